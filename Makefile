@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine: 'make demo' and 'make test'.
+# Every target creates .venv when it is absent and installs the pinned versions of constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Real data sets beside the checkout are used when they are there.
+ifneq ($(wildcard ../shared/data),)
+export FEWVIEW_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: help install demo test lint types clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make install   create .venv with pinned versions"
+	@echo "make demo      run the main job on the embedded data"
+	@echo "make test      tests, lint and types"
+	@echo "make clean     remove .venv, caches and outputs"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[cluster,frames,dev]"
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/fewview run --output demo
+
+test: install lint types
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,115 @@
+"""Per-view scaling, fitted on base classes only.
+
+Every scaling is an affine map of each feature, followed by unit row length where the name says so.
+`scale` is the rule of CPM-Nets: one mean and one range over all entries of a view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewview.views.data import MultiViewData
+from fewview.views.errors import FewviewError, shorten
+
+SCALINGS = ("scale", "minmax", "standard", "unit", "standard+unit", "none")
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ViewScaling:
+    """A fitted scaling: x -> (x - shift) * factor, then unit rows if `unit`.
+
+    Attributes:
+        rule: its name, one of `SCALINGS`.
+        shift: per view, float64 of shape [] or [width].
+        factor: per view, float64 of shape [] or [width].
+        unit: whether rows are brought to unit length afterwards (all-zero rows stay zero).
+
+    Example:
+        >>> data = MultiViewData({"a": [[0.0, 2.0], [4.0, 6.0]]})
+        >>> fit_scaling(data, "scale").transform(data).view("a").tolist()
+        [[-0.5, -0.1666666716337204], [0.1666666716337204, 0.5]]
+    """
+
+    rule: str
+    shift: dict[str, Float64Array]
+    factor: dict[str, Float64Array]
+    unit: bool
+
+    def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
+        """Scale one block [..., width]; computed in float64, returned in `dtype`."""
+        out = (np.asarray(block, dtype=np.float64) - self.shift[view]) * self.factor[view]
+        if self.unit:
+            # Dividing by the largest entry first keeps the squares from over- and underflowing.
+            largest = np.abs(out).max(axis=-1, keepdims=True)
+            out = out / np.where(largest > 0, largest, 1.0)
+            norm = np.sqrt((out * out).sum(axis=-1, keepdims=True))
+            out = out / np.where(norm > 0, norm, 1.0)
+        limit = np.finfo(dtype).max
+        return np.clip(out, -limit, limit).astype(dtype)
+
+    def transform(self, data: MultiViewData, dtype: Any = np.float32) -> MultiViewData:
+        """Scale every view; missing rows stay missing.
+
+        Args:
+            data: with views of the names and widths this scaling was fitted on.
+            dtype: float type of the result.
+        """
+        unknown = [view for view in data.view_names if view not in self.shift]
+        if unknown:
+            raise FewviewError(
+                f"view {shorten(map(repr, unknown))} was not there when the scaling was fitted"
+            )
+        out = data[:]
+        out._views = {v: self.apply(v, block, dtype) for v, block in data.views.items()}
+        for block in out._views.values():
+            block.flags.writeable = False
+        return out
+
+
+def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
+    """Learn a scaling from data, usually the base set; missing rows are left out.
+
+    Args:
+        data: the samples to learn from.
+        rule: `"scale"` (subtract the mean and divide by the range of all entries of the view),
+            `"minmax"` (all entries of the view to [0, 1]), `"standard"` (mean 0 and standard
+            deviation 1 per feature), `"unit"` (rows to unit length), `"standard+unit"`, `"none"`.
+
+    A constant feature under `standard` is divided by the typical standard deviation of its view,
+    so that it stays harmless and the result does not depend on the units of the view. A view that
+    no sample has is left as it is.
+
+    Example:
+        >>> fit_scaling(MultiViewData({"a": [[1.0], [3.0]]}), "minmax").factor["a"].item()
+        0.5
+    """
+    if rule not in SCALINGS:
+        raise FewviewError(f"scaling {rule!r} is not one of {', '.join(SCALINGS)}")
+    shift: dict[str, Float64Array] = {}
+    factor: dict[str, Float64Array] = {}
+    for index, (view, block) in enumerate(data.views.items()):
+        rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
+        shift[view], factor[view] = _fit_view(rows, rule)
+    return ViewScaling(rule, shift, factor, unit=rule in ("unit", "standard+unit"))
+
+
+def _fit_view(rows: Float64Array, rule: str) -> tuple[Float64Array, Float64Array]:
+    zero, one = np.zeros(()), np.ones(())
+    if rows.size == 0 or rule in ("none", "unit"):
+        return zero, one
+    if rule in ("scale", "minmax"):
+        low, high = rows.min(), rows.max()
+        spread = high - low
+        factor = np.asarray(1.0 / spread) if spread > 0 else one
+        return np.asarray(rows.mean() if rule == "scale" else low), factor
+    mean = rows.mean(axis=0)
+    deviation = rows.std(axis=0)
+    # Rounding makes a constant feature look as if it varied in its last digit.
+    varies = deviation > 1e-10 * np.abs(rows).max(axis=0)
+    typical = np.sqrt(np.mean(deviation[varies] ** 2)) if varies.any() else 1.0
+    return mean, 1.0 / np.where(varies, deviation, typical)
