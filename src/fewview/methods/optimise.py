@@ -1,0 +1,194 @@
+"""Minimisers that solve many independent problems at once, one per task.
+
+`minimise_lbfgs` stops every task by itself, so that a batch of one equals a batch of many;
+`minimise_adam` takes a fixed number of steps, as the methods that are defined by it do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+FunctionAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def minimise_lbfgs(
+    function_and_gradient: FunctionAndGradient,
+    start: Tensor,
+    *,
+    tol: float | None = None,
+    max_iter: int = 200,
+    history: int = 10,
+    max_search: int = 25,
+) -> Tensor:
+    """Minimise one smooth function per task by L-BFGS (Nocedal and Wright 2006, algorithm 7.5).
+
+    Steps satisfy the weak Wolfe conditions, found by bisection (Lewis and Overton 2013), so the
+    functions need not be convex. A task stops when the largest entry of its gradient is below
+    `tol * max(1, |f|)`, or when no step decreases its function any more.
+
+    Args:
+        function_and_gradient: takes x [tasks, ...] and returns values [tasks] and gradients
+            [tasks, ...]; entry t depends on x[t] alone.
+        start: [tasks, ...].
+        tol: 1e-7 in float64 and 1e-4 in float32 when None.
+        max_iter: most iterations.
+        history: pairs of steps and gradient changes that are remembered.
+        max_search: most function values per line search.
+
+    Returns:
+        The minimisers, shaped like `start`.
+
+    Example:
+        >>> target = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
+        >>> def bowl(x):
+        ...     return ((x - target) ** 2).sum(1), 2 * (x - target)
+        >>> torch.allclose(minimise_lbfgs(bowl, torch.zeros(2, 2)), target)
+        True
+    """
+    if tol is None:
+        tol = 1e-7 if start.dtype == torch.float64 else 1e-4
+    tasks, shape = start.shape[0], start.shape
+    x = start.reshape(tasks, -1).clone()
+
+    def evaluate(point: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = function_and_gradient(point.reshape(shape))
+        return value, gradient.reshape(tasks, -1)
+
+    value, gradient = evaluate(x)
+    steps: list[Tensor] = []
+    changes: list[Tensor] = []
+    inverses: list[Tensor] = []  # 1 / (step . change), zero where the pair is not used
+    active = _above(gradient, value, tol)
+    for _ in range(max_iter):
+        if not bool(active.any()):
+            break
+        direction = -_two_loop(gradient, steps, changes, inverses)
+        slope = (direction * gradient).sum(1)
+        # Rounding can spoil a direction; the steepest descent never is.
+        bad = ~(slope < 0)
+        direction = torch.where(bad[:, None], -gradient, direction)
+        slope = torch.where(bad, -(gradient * gradient).sum(1), slope)
+        first = 1.0 if steps else 1.0 / gradient.norm(dim=1).clamp(min=1.0)
+        new_x, new_value, new_gradient, found = _weak_wolfe(
+            evaluate, x, value, gradient, direction, slope, first, active, max_search
+        )
+        step, change = new_x - x, new_gradient - gradient
+        curvature = (step * change).sum(1)
+        usable = found & (curvature > 1e-10 * (change * change).sum(1))
+        inverses.append(torch.where(usable, 1.0 / curvature.clamp(min=1e-30), 0.0))
+        steps.append(step)
+        changes.append(change)
+        if len(steps) > history:
+            del steps[0], changes[0], inverses[0]
+        x, value, gradient = new_x, new_value, new_gradient
+        active = found & _above(gradient, value, tol)
+    return x.reshape(shape)
+
+
+def _above(gradient: Tensor, value: Tensor, tol: float) -> Tensor:
+    return gradient.abs().amax(1) > tol * value.abs().clamp(min=1.0)
+
+
+def _two_loop(
+    gradient: Tensor, steps: list[Tensor], changes: list[Tensor], inverses: list[Tensor]
+) -> Tensor:
+    """Approximate inverse Hessian times gradient, [tasks, n]; skipped pairs have inverse zero."""
+    out = gradient.clone()
+    factors = []
+    for step, change, inverse in zip(
+        reversed(steps), reversed(changes), reversed(inverses), strict=True
+    ):
+        factor = inverse * (step * out).sum(1)
+        factors.append(factor)
+        out -= factor[:, None] * change
+    # Scale by the newest pair that is used, task by task.
+    scale = torch.ones_like(gradient[:, 0])
+    for change, inverse in zip(changes, inverses, strict=True):
+        size = inverse * (change * change).sum(1)
+        scale = torch.where(inverse > 0, 1.0 / size.clamp(min=1e-30), scale)
+    out *= scale[:, None]
+    for step, change, inverse, factor in zip(
+        steps, changes, inverses, reversed(factors), strict=True
+    ):
+        out += (factor - inverse * (change * out).sum(1))[:, None] * step
+    return out
+
+
+def _weak_wolfe(
+    evaluate: FunctionAndGradient,
+    x: Tensor,
+    value: Tensor,
+    gradient: Tensor,
+    direction: Tensor,
+    slope: Tensor,
+    first: Tensor | float,
+    active: Tensor,
+    max_search: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Find a step per task by doubling and bisection; inactive tasks stay where they are."""
+    low = torch.zeros_like(value)
+    high = torch.full_like(value, torch.inf)
+    length = torch.zeros_like(value) + first
+    best = (x, value, gradient)
+    found = torch.zeros_like(active)
+    searching = active.clone()
+    for _ in range(max_search):
+        trial = x + length[:, None] * direction
+        trial_value, trial_gradient = evaluate(trial)
+        # A NaN counts as too far.
+        enough = trial_value <= value + 1e-4 * length * slope
+        flat = (trial_gradient * direction).sum(1) >= 0.9 * slope
+        # Any decrease is kept, should the search end before both conditions hold.
+        take = searching & enough
+        best = (
+            torch.where(take[:, None], trial, best[0]),
+            torch.where(take, trial_value, best[1]),
+            torch.where(take[:, None], trial_gradient, best[2]),
+        )
+        found = found | take
+        searching = searching & ~(enough & flat)
+        if not bool(searching.any()):
+            break
+        high = torch.where(searching & ~enough, length, high)
+        low = torch.where(searching & enough, length, low)
+        middle = torch.where(torch.isinf(high), 2 * low, (low + high) / 2)
+        length = torch.where(searching, middle, length)
+    return (*best, found)
+
+
+def minimise_adam(
+    gradient: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    learning_rate: float,
+    steps: int,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+) -> Tensor:
+    """Take a fixed number of Adam steps (Kingma and Ba 2015); every entry moves on its own.
+
+    Args:
+        gradient: takes x and returns the gradient there, of the same shape.
+        start: where to start; not changed.
+        learning_rate: size of a step.
+        steps: number of steps.
+        betas: decay of the first and second moment.
+        epsilon: added to the root of the second moment.
+
+    Example:
+        >>> x = minimise_adam(lambda x: 2 * x, torch.ones(1), learning_rate=0.1, steps=200)
+        >>> bool(x.abs() < 1e-2)
+        True
+    """
+    x = start.clone()
+    first, second = torch.zeros_like(x), torch.zeros_like(x)
+    for step in range(1, steps + 1):
+        slope = gradient(x)
+        first.lerp_(slope, 1 - betas[0])
+        second.mul_(betas[1]).addcmul_(slope, slope, value=1 - betas[1])
+        root = (second.sqrt() / (1 - betas[1] ** step) ** 0.5).add_(epsilon)
+        x.addcdiv_(first, root, value=-learning_rate / (1 - betas[0] ** step))
+    return x

@@ -1,0 +1,129 @@
+"""PADDLE: clustering with a penalty on the number of classes in use (Martin et al. 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.proto import class_means, squared_distances
+from fewview.methods.registry import register
+
+RESCALINGS = ("minmax", "none")
+
+
+def partition(
+    support: Tensor,
+    query: Tensor,
+    members: Tensor,
+    *,
+    penalty: float = 1.0,
+    n_iter: int = 1000,
+    tol: float = 1e-7,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Block coordinate descent on PADDLE's objective; see `description_length`.
+
+    u_qk = softmax_k(-|z_q - w_k|^2 / 2 + penalty * log mean_q u_qk), then w_k = the mean of the
+    supports of k and of the queries, weighted by u. The first round has no penalty. A task stops
+    when no u moves by more than `tol`.
+
+    Args:
+        support: [tasks, n_support, width].
+        query: [tasks, n_query, width].
+        members: [tasks, n_support, way].
+        penalty: lambda / n_query; the authors take lambda = n_query, that is 1.
+        n_iter: most rounds.
+        tol: see above.
+
+    Returns:
+        log_u: [tasks, n_query, way].
+        centres: [tasks, way, width], those that `log_u` was computed with.
+        shares: the mean of u in the round before, [tasks, way].
+    """
+    samples = torch.cat((support, query), dim=1)
+    centres = class_means(support, members)
+    shares = query.new_ones(len(query), members.shape[2])
+    log_u = query.new_full((*query.shape[:2], members.shape[2]), -torch.inf)
+    active = torch.arange(len(query), device=query.device)
+    for _ in range(n_iter):
+        fit = -0.5 * squared_distances(query[active], centres[active])
+        new = torch.log_softmax(fit + penalty * shares[active].log()[:, None], dim=-1)
+        still = ((new.exp() - log_u[active].exp()).abs() > tol).flatten(1).any(1)
+        log_u[active] = new
+        active, u = active[still], new[still].exp()
+        if not len(active):
+            break
+        shares[active] = u.mean(1).clamp(min=1e-6)
+        centres[active] = class_means(samples[active], torch.cat((members[active], u), dim=1))
+    return log_u, centres, shares
+
+
+def description_length(
+    u: Tensor, centres: Tensor, support: Tensor, query: Tensor, members: Tensor, penalty: float
+) -> Tensor:
+    """PADDLE's objective, [tasks]: misfit, minus the negative entropy of shares, plus a barrier.
+
+    sum_{n,k} u_nk / 2 |z_n - w_k|^2 - lambda sum_k m_k log m_k + sum_{q,k} u_qk log u_qk, with
+    m_k = mean_q u_qk and lambda = penalty * n_query; u of a support is its label.
+    """
+    fit = 0.5 * (members * squared_distances(support, centres)).sum((1, 2))
+    fit = fit + 0.5 * (u * squared_distances(query, centres)).sum((1, 2))
+    shares = torch.xlogy(u.mean(1), u.mean(1)).sum(1)
+    return fit - penalty * query.shape[1] * shares + torch.xlogy(u, u).sum((1, 2))
+
+
+@register("paddle")
+@dataclass(kw_only=True, eq=False, repr=False)
+class Paddle(Method):
+    """Soft k-means from the class means, with class shares learnt: unequal shares are welcome.
+
+    It is EM for Gaussians with identity covariance, so the size of the features matters. A single
+    query is classified by the class means.
+
+    Args:
+        penalty: lambda / n_query, the weight of the class shares; 1 in the paper, which calls the
+            method free of hyper-parameters.
+        rescale: `"minmax"` divides every feature by its range over the queries of the task, as the
+            authors' code does (the paper's text could not be checked); `"none"` leaves features
+            as `scaling` made them.
+        n_iter: most rounds (1000 in the authors' settings).
+
+    Example:
+        >>> from fewview.methods.paddle import Paddle
+        >>> clf = Paddle(rescale="none", scaling="none").fit([[0.0], [9.0]], ["x", "y"])
+        >>> clf.predict([[1.0], [0.5], [2.0], [8.0]]).tolist()
+        ['x', 'x', 'x', 'y']
+    """
+
+    penalty: float = 1.0
+    rescale: str = "minmax"
+    n_iter: int = 1000
+
+    tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
+    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "scaling": ("scale", "standard", "standard+unit"),
+        "padding": ("episode", "zero"),
+        "rescale": RESCALINGS,
+    }
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
+
+    def validate(self) -> None:
+        """Check the rescaling."""
+        super().validate()
+        choose("rescale", self.rescale, RESCALINGS)
+
+    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+        """Logarithm of the soft assignments."""
+        support, query = batch.concatenated()
+        members = batch.one_hot()
+        if self.rescale == "minmax":
+            spread = query.amax(1, keepdim=True) - query.amin(1, keepdim=True)
+            spread = torch.where(spread > 0, spread, 1.0)
+            support, query = support / spread, query / spread
+        if batch.n_query == 1:
+            return -0.5 * squared_distances(query, class_means(support, members))
+        return partition(support, query, members, penalty=self.penalty, n_iter=self.n_iter)[0]

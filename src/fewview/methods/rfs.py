@@ -1,0 +1,105 @@
+"""RFS: logistic regression on normalised features (Tian et al. 2020, "a good embedding...")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import Method, State, Tags
+from fewview.methods.geometry import unit_rows
+from fewview.methods.optimise import minimise_lbfgs
+from fewview.methods.registry import register
+from fewview.views import FewviewError
+
+
+def logistic_regression(
+    features: Tensor, members: Tensor, C: float = 1.0, tol: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Solve min_{W,b} 1/2 |W|^2 + C sum_i w_i CE(softmax(W z_i + b), y_i) for every task.
+
+    The same problem as scikit-learn's LogisticRegression (L2 penalty, intercept not penalised),
+    solved exactly by batched L-BFGS.
+
+    Args:
+        features: z, [tasks, n, width].
+        members: w_i in the column of y_i, [tasks, n, way].
+        C: weight of the loss, a sum over samples.
+        tol: see `minimise_lbfgs`.
+
+    Returns:
+        W: [tasks, way, width].
+        b: [tasks, way], with mean zero.
+
+    Example:
+        >>> W, b = logistic_regression(torch.tensor([[[1.0], [-1.0]]]), torch.eye(2)[None])
+        >>> bool(W[0, 0, 0] > 0) and bool(b.abs().max() < 1e-3)
+        True
+    """
+    weights = members.sum(-1)  # [T, n]
+
+    def loss_and_gradient(x: Tensor) -> tuple[Tensor, Tensor]:
+        W, b = x[..., :-1], x[..., -1]
+        logits = features @ W.transpose(1, 2) + b[:, None]  # [T, n, K]
+        total = torch.logsumexp(logits, dim=-1)
+        fit = (weights * total).sum(1) - (members * logits).sum((1, 2))
+        error = weights[..., None] * torch.exp(logits - total[..., None]) - members
+        slope_W = W + C * (error.transpose(1, 2) @ features)
+        slope_b = C * error.sum(1)
+        value = 0.5 * (W * W).sum((1, 2)) + C * fit
+        return value, torch.cat((slope_W, slope_b[..., None]), dim=-1)
+
+    start = features.new_zeros(len(features), members.shape[2], features.shape[2] + 1)
+    solution = minimise_lbfgs(loss_and_gradient, start, tol=tol, max_iter=1000)
+    # A constant added to all intercepts changes nothing; take the one that adds up to zero.
+    b = solution[..., -1]
+    return solution[..., :-1], b - b.mean(1, keepdim=True)
+
+
+@register("rfs")
+@dataclass(kw_only=True, eq=False, repr=False)
+class RFS(Method):
+    """Multinomial logistic regression on the unit-length concatenation of the views.
+
+    In the original an embedding network is trained on base classes first; here the features are
+    the given views (methods.md 0.7). The best W lies in the span of the supports, so the problem
+    is solved in that span where it is smaller than the width.
+
+    Args:
+        C: weight of the loss, which is a sum over supports. With many anchors in place of one
+            support the regularisation is weaker by their number; give C = 1 / anchors to undo it.
+
+    Example:
+        >>> from fewview.methods.rfs import RFS
+        >>> clf = RFS(scaling="none").fit([[1.0, 0.0], [0.0, 1.0]], ["x", "y"])
+        >>> clf.predict([[5.0, 1.0]]).tolist()
+        ['x']
+    """
+
+    C: float = 1.0
+
+    tags: ClassVar[Tags] = Tags(iterative=True)
+    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "scaling": ("scale", "standard", "standard+unit"),
+        "padding": ("episode", "zero"),
+        "C": (1.0, 10.0, 100.0),
+    }
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
+
+    def validate(self) -> None:
+        """Check C."""
+        super().validate()
+        if not self.C > 0:
+            raise FewviewError(f"C is {self.C}; it must be positive")
+
+    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+        """Logits of the logistic regression."""
+        support, query = (unit_rows(part) for part in batch.concatenated())
+        if 2 * batch.n_support < support.shape[2]:
+            basis, upper = torch.linalg.qr(support.transpose(1, 2))  # [T, D, N_S], [T, N_S, N_S]
+            support, query = upper.transpose(1, 2), query @ basis
+        W, b = logistic_regression(support, batch.one_hot(), self.C)
+        return query @ W.transpose(1, 2) + b[:, None]

@@ -1,0 +1,113 @@
+"""Inverse aggregation solved exactly: latent anchors and queries in one step (Eqs. 12 and 13).
+
+The aggregation loss is a linear factorisation of the stacked anchors, so its minimum is known: with
+orthonormal evaluator weights the latent anchors are the principal component scores of the
+concatenated anchors and the latent queries are their projections. At full width the loss is zero
+and any isometry of the anchors' affine span does; a Cholesky factor of their Gram matrix is the
+cheapest one.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def aggregate_exactly(
+    anchors: Tensor, queries: Tensor, latent_dim: int | None, full_rank: bool
+) -> tuple[Tensor, Tensor]:
+    """Latent anchors and queries that minimise Eq. 12 [eq:12] and then Eq. 13 [eq:16].
+
+    Args:
+        anchors: [tasks, M, D], views side by side.
+        queries: [tasks, N_Q, D].
+        latent_dim: width L of the latent space; None, or at least the rank, for full width.
+        full_rank: whether anchors carry noise in every direction (ridge > 0), so that the span of
+            more than D of them is everything.
+
+    Returns:
+        anchors [tasks, M, r] and queries [tasks, N_Q, r] with the same inner products about the
+        anchors' mean as the best approximation of width L; r <= min(M, D, L).
+    """
+    n_anchors, width = anchors.shape[1:]
+    centre = anchors.mean(1, keepdim=True)
+    a, q = anchors - centre, queries - centre
+    rank = min(n_anchors - 1, width)
+    if latent_dim is not None and latent_dim < rank:
+        return principal_scores(a, q, latent_dim)
+    if width < n_anchors and full_rank:
+        return a, q
+    if full_rank:
+        return gram_coordinates(a, q)
+    return principal_scores(a, q, rank)
+
+
+def gram_coordinates(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Isometric coordinates of M centred anchors and of queries projected on their span.
+
+    With G = a a' and any kappa > 0, the Cholesky factor of G + kappa is the anchors' coordinates
+    with one more axis on which all of them are equal; queries get the same value there, so
+    distances are those of the projections.
+
+    Args:
+        a: [tasks, M, D] with mean zero over M.
+        q: [tasks, N_Q, D].
+    """
+    gram = a @ a.transpose(1, 2)
+    diagonal = gram.diagonal(dim1=1, dim2=2)
+    kappa = diagonal.mean(-1).clamp(min=torch.finfo(a.dtype).tiny)[:, None, None]
+    gram = gram + kappa
+    cross = a @ q.transpose(1, 2) + kappa  # [T, M, N_Q]
+    root, failed = torch.linalg.cholesky_ex(gram)
+    if bool(failed.any()):
+        # Anchors that (nearly) repeat each other: the eigenvectors cope with any rank.
+        return principal_scores(a, q, min(a.shape[1] - 1, a.shape[2]))
+    coordinates = torch.linalg.solve_triangular(root, cross, upper=False)
+    return root, coordinates.transpose(1, 2)
+
+
+def principal_scores(a: Tensor, q: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
+    """Principal component scores of centred anchors and the queries' projections.
+
+    Args:
+        a: [tasks, M, D] with mean zero over M.
+        q: [tasks, N_Q, D].
+        latent_dim: L, number of components.
+
+    Returns:
+        [tasks, M, L] and [tasks, N_Q, L]; components without variance are zero for both.
+    """
+    # The smaller of the two Gram matrices has all the non-zero eigenvalues.
+    precise = a.double()
+    by_samples = a.shape[1] <= a.shape[2]
+    gram = precise @ precise.transpose(1, 2) if by_samples else precise.transpose(1, 2) @ precise
+    values, vectors = torch.linalg.eigh(gram)
+    values = values[:, -latent_dim:].flip(-1)
+    vectors = vectors[..., -latent_dim:].flip(-1)
+    floor = values[:, :1].clamp(min=0) * (1e-12 if a.dtype == torch.float64 else 1e-7)
+    kept = values > floor
+    if by_samples:
+        scale = torch.where(kept, values.clamp(min=1e-300).rsqrt(), torch.zeros_like(values))
+        axes = precise.transpose(1, 2) @ (vectors * scale[:, None])  # [T, D, L]
+    else:
+        axes = vectors * kept[:, None]
+    axes = axes.to(a.dtype)
+    return a @ axes, q @ axes
+
+
+def aggregation_loss(anchors: Tensor, latent: Tensor) -> Tensor:
+    """Smallest Eq. 12 [eq:12] that these latent anchors allow, per task.
+
+    The evaluator that fits best is a least-squares problem; what it leaves is the loss.
+
+    Args:
+        anchors: [tasks, M, D].
+        latent: [tasks, M, L].
+
+    Returns:
+        [tasks], sums of squares over anchors and features.
+    """
+    a = (anchors - anchors.mean(1, keepdim=True)).double()
+    z = (latent - latent.mean(1, keepdim=True)).double()
+    fit = z @ torch.linalg.lstsq(z, a, driver="gelsd" if a.device.type == "cpu" else None).solution
+    return ((a - fit) ** 2).sum((1, 2))

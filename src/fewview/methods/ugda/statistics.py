@@ -1,0 +1,107 @@
+"""Base statistics: what UGDA carries over from base classes (Eqs. 3 and 4 [eq:3, eq:4]).
+
+Means and covariance factors of every base class and view, stacked into tensors. A class that lacks
+a view, or has a single sample of it and so no covariance, is skipped for that view.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewview.methods.base import State
+from fewview.methods.statistics import ClassStatistics
+from fewview.views import FewviewError, FewviewWarning
+from fewview.views.errors import shorten
+
+# Below this width a covariance matrix is cheaper to handle than its factors.
+DENSE_WIDTH = 256
+
+
+@dataclass(frozen=True)
+class BaseStatistics(State):
+    """Statistics of C base classes.
+
+    Attributes:
+        means: per view [C, d], zeros where the class lacks the view.
+        factors: per view [C, r, d] with factor' factor = covariance, zero rows as padding.
+        covariances: per view [C, d, d] where anchors are drawn from a dense covariance, else
+            an empty tensor.
+        available: bool [C, V], whether the class has the view.
+    """
+
+    means: tuple[Tensor, ...]
+    factors: tuple[Tensor, ...]
+    covariances: tuple[Tensor, ...]
+    available: Tensor
+
+    @property
+    def n_classes(self) -> int:
+        """Number of base classes, C."""
+        return int(self.available.shape[0])
+
+
+def is_dense(width: int, rank: int) -> bool:
+    """Whether anchors of a view are drawn from dense covariances rather than from factors."""
+    return width <= DENSE_WIDTH or rank >= width
+
+
+def stack_statistics(statistics: ClassStatistics) -> BaseStatistics:
+    """Stack class statistics into tensors (float64).
+
+    Args:
+        statistics: of the scaled base set.
+    """
+    labels = list(statistics.classes)
+    views = list(statistics.view_dims)
+    known = [
+        [
+            view in statistics.classes[label] and statistics.classes[label][view].count >= 2
+            for view in views
+        ]
+        for label in labels
+    ]
+    single = [
+        f"{label} ({view})"
+        for label in labels
+        for view, moments in statistics.classes[label].items()
+        if moments.count < 2
+    ]
+    if single:
+        warnings.warn(
+            f"base class {shorten(single)}: one sample only, which has no covariance; the class is "
+            "left out for that view",
+            FewviewWarning,
+            stacklevel=4,
+        )
+    available = torch.tensor(known, dtype=torch.bool).reshape(len(labels), len(views))
+    means, factors, covariances = [], [], []
+    for index, (view, width) in enumerate(statistics.view_dims.items()):
+        rows = [
+            statistics.classes[label][view] if available[place, index] else None
+            for place, label in enumerate(labels)
+        ]
+        rank = max((m.root.shape[0] for m in rows if m is not None), default=0)
+        mean = torch.zeros(len(labels), width, dtype=torch.float64)
+        factor = torch.zeros(len(labels), rank, width, dtype=torch.float64)
+        for place, moments in enumerate(rows):
+            if moments is not None:
+                mean[place] = moments.mean
+                factor[place, : moments.root.shape[0]] = moments.root / (moments.count - 1) ** 0.5
+        means.append(mean)
+        dense = is_dense(width, rank)
+        covariances.append(factor.transpose(1, 2) @ factor if dense else torch.empty(0))
+        factors.append(torch.empty(0) if dense else factor)
+    if not available.any():
+        raise FewviewError(
+            "no base class has two samples of any view; UGDA needs covariances of base classes"
+        )
+    return BaseStatistics(
+        means=tuple(means),
+        factors=tuple(factors),
+        covariances=tuple(covariances),
+        available=available,
+    )
