@@ -64,8 +64,12 @@ class Episodes:
     def __len__(self) -> int:
         return len(self.seeds)
 
-    def __getitem__(self, key: slice | IntArray) -> Episodes:
-        """Return some of the tasks."""
+    def __getitem__(self, key: int | slice | IntArray) -> Episodes:
+        """Return some of the tasks; a single number gives a list of that one task."""
+        if isinstance(key, (int, np.integer)):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"task {key} of {len(self)}")
+            key = slice(int(key), int(key) + 1) if key != -1 else slice(-1, None)
         per_task = (
             "support", "query", "support_labels", "query_labels", "support_mask", "query_mask",
             "seeds", "classes",
@@ -80,6 +84,8 @@ class Episodes:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the episode list as JSON, to be read back by `load` on any machine."""
+        if not all(isinstance(label, (str, int, float)) for label in self.class_names):
+            raise FewviewError(f"{path}: class labels must be numbers or text to be saved as JSON")
         document = {
             "format": "fewview-episodes",
             "version": SAMPLER_VERSION,
@@ -101,14 +107,8 @@ class Episodes:
                 for t in range(len(self))
             ],
         }
-        try:
-            text = json.dumps(document, indent=1)
-        except TypeError:
-            raise FewviewError(
-                f"{path}: class labels must be numbers or text to be saved as JSON"
-            ) from None
         with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Episodes:
@@ -120,14 +120,16 @@ class Episodes:
             items = document["episodes"]
 
             def stack(key: str, dtype: Any = np.int64) -> NDArray[Any]:
-                return np.array([item[key] for item in items], dtype=dtype)
+                # By way of objects: seeds up to 2**64 - 1 would otherwise become floats.
+                values = np.array([item[key] for item in items], dtype=object)
+                if not all(type(value) is int and value >= 0 for value in values.flat):
+                    raise TypeError(key)
+                return values.astype(dtype)
 
             def masks(key: str) -> NDArray[np.bool_]:
-                return np.array(
-                    [[[mark == "1" for mark in row] for row in item[key].split()] for item in items]
-                )
+                return np.array([[_read_marks(row) for row in item[key].split()] for item in items])
 
-            return cls(
+            out = cls(
                 support=stack("support"),
                 query=stack("query"),
                 support_labels=stack("support_labels"),
@@ -141,12 +143,46 @@ class Episodes:
                 way=int(document["way"]),
                 dataset=str(document["dataset"]),
             )
+            wrong = _inconsistency(out)
         except OSError as error:
             raise FewviewError(f"{path}: cannot read ({error.strerror})") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise FewviewError(
                 f"{path} is not an episode list written by fewview; write one with Episodes.save"
             ) from None
+        if wrong:
+            raise FewviewError(f"{path}: {wrong}; the file was damaged or changed, write it again")
+        return out
+
+
+def _inconsistency(episodes: Episodes) -> str | None:
+    """Say what is wrong with an episode list that comes from a file, None if nothing is."""
+    n_views, n_tasks, way = len(episodes.view_names), len(episodes), episodes.way
+    if episodes.classes.shape != (n_tasks, way) or way < 2:
+        return f"the tasks are not about {way} classes each"
+    if (episodes.classes >= len(episodes.class_names)).any():
+        return "a task is about a class that is not listed"
+    for what in ("support", "query"):
+        rows, labels = getattr(episodes, what), getattr(episodes, f"{what}_labels")
+        mask = getattr(episodes, f"{what}_mask")
+        if rows.ndim != 2 or len(rows) != n_tasks or labels.shape != rows.shape:
+            return f"{what} rows and labels do not match"
+        if mask.shape != (*rows.shape, n_views):
+            return f"{what} views are not of {n_views} views each"
+        if not mask.any(axis=-1).all():
+            return f"a {what} sample has no view"
+        if (labels >= way).any():
+            return f"a {what} label is not below {way}"
+    pairs = zip(episodes.support, episodes.query, strict=True)
+    if any(np.intersect1d(support, query).size for support, query in pairs):
+        return "a task has the same sample as support and query"
+    if any(len(np.unique(labels)) < way for labels in episodes.support_labels):
+        return "a class of a task has no support"
+    return None
+
+
+def _read_marks(text: str) -> list[bool]:
+    return [("0", "1").index(mark) == 1 for mark in text]
 
 
 def _mask_text(mask: NDArray[np.bool_]) -> str:
@@ -242,9 +278,8 @@ class EpisodeSampler:
         chosen = smallest(raw(combine(seeds, stream_key("classes")), n_classes), task.way)
         counts = self._query_counts(seeds, chosen)
         # One key per (class, member): an episode does not change when other classes do.
-        keys = combine(seeds, stream_key("members"))[:, None] + chosen.astype(np.uint64) * np.uint64(
-            stream_key("class step") | 1
-        )
+        step = chosen.astype(np.uint64) * np.uint64(stream_key("class step") | 1)
+        keys = combine(seeds, stream_key("members"))[:, None] + step
         member_keys = raw(keys, largest) >> np.uint64(1)
         beyond = np.arange(largest) >= self._sizes[chosen][..., None]
         member_keys[beyond] = np.uint64(2**64 - 1)
@@ -305,7 +340,7 @@ class EpisodeSampler:
         )
 
     def _query_counts(self, seeds: NDArray[np.uint64], chosen: IntArray) -> IntArray:
-        """Queries per class, [tasks, way]; Dirichlet counts are redrawn until all classes suffice."""
+        """Queries per class, [tasks, way]; Dirichlet counts are redrawn until they all fit."""
         task = self.task
         alpha = task.dirichlet
         if alpha is None:
@@ -347,9 +382,15 @@ def dirichlet_counts(
         >>> dirichlet_counts(np.arange(3, dtype=np.uint64), 2.0, 5, 75).sum(axis=1).tolist()
         [75, 75, 75]
     """
-    from scipy.special import gammaincinv
+    from scipy.special import gammaincinv, gammaln
 
-    gamma = gammaincinv(alpha, uniform(states, way))
+    u = uniform(states, way)
+    gamma = gammaincinv(alpha, u)
+    tiny = gamma.max(axis=1) < 1e-250
+    if tiny.any():
+        # A small alpha sends all of them to zero; there P(alpha, x) is x^alpha / Gamma(alpha + 1).
+        logs = (np.log(u[tiny]) + gammaln(alpha + 1)) / alpha
+        gamma[tiny] = np.exp(logs - logs.max(axis=1, keepdims=True))
     share = gamma / gamma.sum(axis=1, keepdims=True) * total
     counts = np.floor(share).astype(np.int64)
     lacking = total - counts.sum(axis=1)

@@ -35,6 +35,8 @@ class TaskSpec:
     query_counts: str = "balanced"
 
     def __post_init__(self) -> None:
+        if isinstance(self.shot, list):
+            object.__setattr__(self, "shot", tuple(self.shot))
         if self.way < 2:
             raise FewviewError(f"way is {self.way}; a task needs at least 2 classes")
         if isinstance(self.shot, tuple) and len(self.shot) != self.way:

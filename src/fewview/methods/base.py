@@ -36,6 +36,8 @@ from fewview.views import (
 from fewview.views.errors import shorten
 from fewview.views.random import combine, stream_key
 
+# Share of queries that would have to change class for balance, above which users are warned.
+UNBALANCED = 0.35
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 Self = TypeVar("Self", bound="Method")
 Progress = Callable[[int], None]
@@ -370,12 +372,33 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             way=len(self.classes_),
             view_names=query.view_names,
         )
+        if self.tags.assumes_balance:
+            self._warn_if_unbalanced(batch)
         return self.score_batch(batch, self.prepared_)[0].cpu()
+
+    def _warn_if_unbalanced(self, batch: EpisodeBatch) -> None:
+        """Warn where the nearest class means put most queries of one task into few classes."""
+        from fewview.methods.proto import class_means, squared_distances
+
+        if batch.n_query < 5 * batch.way:
+            return  # too few to tell
+        support, query = pad(batch, "episode", self.prepared_.base_means).concatenated()
+        nearest = squared_distances(query, class_means(support, batch.one_hot()))[0].argmin(-1)
+        shares = torch.bincount(nearest, minlength=batch.way).double() / batch.n_query
+        if float((shares - 1 / batch.way).abs().sum()) / 2 > UNBALANCED:
+            text = ", ".join(f"{100 * share:.0f} %" for share in shares[:10].tolist())
+            warnings.warn(
+                f"{type(self).__name__} assumes equally many queries of every class, and these "
+                f"look unbalanced ({text} by nearest class mean); a method that does not assume "
+                "it may do better",
+                FewviewWarning,
+                stacklevel=4,
+            )
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities of queries, [n_query, way], columns as in `classes_`."""
         scores = self.query_scores(X).to(torch.float64)
-        return torch.softmax(scores, dim=-1).numpy()  # type: ignore[no-any-return]
+        return torch.softmax(scores, dim=-1).numpy()
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels of queries, [n_query]."""

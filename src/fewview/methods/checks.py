@@ -365,7 +365,8 @@ def check_float32(case: Case) -> None:
         assert abs(gap) <= allowed, f"float32 changes the accuracy by {gap:.1f} points"
         return
     agree = float((double.argmax(-1) == single.argmax(-1)).double().mean())
-    wanted = 0.995 if tags.iterative or not tags.deterministic else 0.999
+    # Random draws and ties that are broken by order make more of a rounding error.
+    wanted = 0.98 if not tags.deterministic else 0.995 if tags.iterative else 0.999
     assert agree >= wanted, f"float32 agrees with float64 in {100 * agree:.1f} % of predictions"
     if not tags.iterative and tags.deterministic:
         _expect_close(single, double, 1e-3, "float32 instead of float64")
@@ -470,23 +471,26 @@ def check_unequal_shots(case: Case) -> None:
     out = _probabilities(method, prepared, batch)
     assert batch.query_labels is not None
     share = _accuracy(out, batch.query_labels)
-    assert share > 0.4, f"accuracy {100 * share:.0f} % with 1, 2 and 4 shots (chance is 33 %)"
+    assert share > 0.36, f"accuracy {100 * share:.0f} % with 1, 2 and 4 shots (chance is 33 %)"
 
 
 def check_side_effects(case: Case) -> None:
     """Scoring changes neither its input nor any global random generator, and repeats itself."""
-    method, prepared, batch = case.setting(case.task())
-    copies = [view.clone() for view in (*batch.support, *batch.query)]
-    numpy_state: Any = np.random.get_state()  # noqa: NPY002
-    torch_state = torch.random.get_rng_state()
-    first = method.score_batch(batch, prepared)
-    now: Any = np.random.get_state()  # noqa: NPY002
-    assert np.array_equal(numpy_state[1], now[1]), "numpy's global generator was touched"
-    assert numpy_state[2] == now[2], "numpy's global generator was touched"
-    assert torch.equal(torch_state, torch.random.get_rng_state()), "torch's generator was touched"
-    for before, after in zip(copies, (*batch.support, *batch.query), strict=True):
-        assert torch.equal(before, after), "scores changes the batch it is given"
-    assert torch.equal(first, method.score_batch(batch, prepared)), "the same batch twice differs"
+    for eta in (0.0, 0.3):  # complete tasks reach a method without the copy that padding makes
+        method, prepared, batch = case.setting(case.task(eta=eta))
+        copies = [view.clone() for view in (*batch.support, *batch.query)]
+        numpy_state: Any = np.random.get_state()  # noqa: NPY002
+        torch_state = torch.random.get_rng_state()
+        first = method.score_batch(batch, prepared)
+        now: Any = np.random.get_state()  # noqa: NPY002
+        assert np.array_equal(numpy_state[1], now[1]), "numpy's global generator was touched"
+        assert numpy_state[2] == now[2], "numpy's global generator was touched"
+        same = torch.equal(torch_state, torch.random.get_rng_state())
+        assert same, "torch's global generator was touched"
+        for before, after in zip(copies, (*batch.support, *batch.query), strict=True):
+            assert torch.equal(before, after), "scores changes the batch it is given"
+        again = method.score_batch(batch, prepared)
+        assert torch.equal(first, again), "the same batch twice differs"
 
 
 CHECKS: dict[str, Callable[[Case], None]] = {
@@ -520,13 +524,14 @@ def check_method(
     """Run the common checks on a method; an AssertionError names the check that failed.
 
     Invariances are exact up to rounding for methods that draw no random numbers and hold within 2
-    points over 200 tasks for the others; methods that train networks are compared more loosely.
+    points over 200 tasks (2.8 over 100) for the others; methods that train networks are compared
+    more loosely.
 
     Args:
         method: an instance; it is cloned, never changed.
         only: names of checks to run, from `CHECKS`; all of them when None.
         n_tasks: tasks per check: 12, or 4 for methods that train networks, when None.
-        n_random_tasks: tasks where answers agree on average only: 200, or 12, when None.
+        n_random_tasks: tasks where answers agree on average only: 100, or 12, when None.
         data: base and novel samples with the views and classes of `synthetic_data`.
 
     Raises:
@@ -543,7 +548,7 @@ def check_method(
         base=base,
         novel=novel,
         n_tasks=n_tasks or (4 if trained else 12),
-        n_random_tasks=n_random_tasks or (12 if trained else 200),
+        n_random_tasks=n_random_tasks or (12 if trained else 100),
     )
     for name in CHECKS if only is None else only:
         if name not in CHECKS:

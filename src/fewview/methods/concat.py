@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fewview.episodes import TaskSpec
@@ -136,12 +137,14 @@ class Concat(Method):
         support, query = (part.cpu().numpy() for part in self.features(batch, state))
         labels = batch.support_labels.cpu().numpy()
         seeds = batch.seeds.cpu().numpy()
-        out = np.stack(
-            [
-                _fit_and_score(self._estimator(seed), *task)
-                for seed, *task in zip(seeds, support, labels, query, strict=True)
-            ]
-        )
+        # Problems this small only lose by threads.
+        with threadpool_limits(1):
+            out = np.stack(
+                [
+                    _fit_and_score(self._estimator(seed), *task)
+                    for seed, *task in zip(seeds, support, labels, query, strict=True)
+                ]
+            )
         return torch.from_numpy(out).to(batch.support[0])
 
     def features(self, batch: EpisodeBatch, state: State) -> tuple[Tensor, Tensor]:
@@ -171,8 +174,11 @@ class Concat(Method):
             elif self.impute == "knn":
                 out.append(impute_nearest(x, present, donor, has, distances, self.n_neighbors))
             else:
-                value = 0.0 if self.impute == "zero" else torch.nan
-                out.append(x.masked_fill(~present[..., None], value))
+                gone = ~present[..., None]
+                out.append(x.masked_fill(gone, 0.0))
+                if self.impute == "none":
+                    # Zeros stay where no support has the view: histograms of nothing are an error.
+                    out[-1] = out[-1].masked_fill(gone & has.any(1)[:, None, None], torch.nan)
         return torch.cat(out, dim=-1)
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:

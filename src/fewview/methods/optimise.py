@@ -22,6 +22,7 @@ def minimise_lbfgs(
     max_iter: int = 200,
     history: int = 10,
     max_search: int = 25,
+    enough: float | None = None,
 ) -> Tensor:
     """Minimise one smooth function per task by L-BFGS (Nocedal and Wright 2006, algorithm 7.5).
 
@@ -37,6 +38,8 @@ def minimise_lbfgs(
         max_iter: most iterations.
         history: pairs of steps and gradient changes that are remembered.
         max_search: most function values per line search.
+        enough: a task also stops when its value is at most this, for functions whose infimum is
+            known but not attained.
 
     Returns:
         The minimisers, shaped like `start`.
@@ -61,7 +64,8 @@ def minimise_lbfgs(
     steps: list[Tensor] = []
     changes: list[Tensor] = []
     inverses: list[Tensor] = []  # 1 / (step . change), zero where the pair is not used
-    active = _above(gradient, value, tol)
+    floor = -torch.inf if enough is None else enough
+    active = _above(gradient, value, tol) & (value > floor)
     for _ in range(max_iter):
         if not bool(active.any()):
             break
@@ -84,7 +88,7 @@ def minimise_lbfgs(
         if len(steps) > history:
             del steps[0], changes[0], inverses[0]
         x, value, gradient = new_x, new_value, new_gradient
-        active = found & _above(gradient, value, tol)
+        active = found & _above(gradient, value, tol) & (value > floor)
     return x.reshape(shape)
 
 
@@ -184,11 +188,48 @@ def minimise_adam(
         True
     """
     x = start.clone()
-    first, second = torch.zeros_like(x), torch.zeros_like(x)
-    for step in range(1, steps + 1):
-        slope = gradient(x)
-        first.lerp_(slope, 1 - betas[0])
-        second.mul_(betas[1]).addcmul_(slope, slope, value=1 - betas[1])
-        root = (second.sqrt() / (1 - betas[1] ** step) ** 0.5).add_(epsilon)
-        x.addcdiv_(first, root, value=-learning_rate / (1 - betas[0] ** step))
+    adam = Adam(x, learning_rate, betas=betas, epsilon=epsilon)
+    for _ in range(steps):
+        adam.step(x, gradient(x))
     return x
+
+
+class Adam:
+    """The state of Adam (Kingma and Ba 2015) for one tensor that is moved in place.
+
+    Args:
+        parameter: what will be moved; gives the shape of the moments.
+        learning_rate: size of a step.
+        betas: decay of the first and second moment.
+        epsilon: added to the root of the second moment.
+
+    Example:
+        >>> x = torch.ones(2)
+        >>> Adam(x, 0.1).step(x, torch.tensor([5.0, -0.01]))
+        >>> [round(value, 3) for value in x.tolist()]  # the first step has the size of the rate
+        [0.9, 1.1]
+    """
+
+    def __init__(
+        self,
+        parameter: Tensor,
+        learning_rate: float,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.betas = betas
+        self.epsilon = epsilon
+        self.count = 0
+        self.first = torch.zeros_like(parameter)
+        self.second = torch.zeros_like(parameter)
+
+    def step(self, parameter: Tensor, gradient: Tensor) -> None:
+        """Move `parameter` against `gradient`, in place."""
+        self.count += 1
+        one, two = self.betas
+        self.first.lerp_(gradient, 1 - one)
+        self.second.mul_(two).addcmul_(gradient, gradient, value=1 - two)
+        root = (self.second.sqrt() / (1 - two**self.count) ** 0.5).add_(self.epsilon)
+        parameter.addcdiv_(self.first, root, value=-self.learning_rate / (1 - one**self.count))

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
 from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.geometry import isometric
 from fewview.methods.proto import class_means, squared_distances
 from fewview.methods.registry import register
 
 RESCALINGS = ("minmax", "none")
+AUTHORS_WIDTH = 512  # of ResNet-18 features
 
 
 def partition(
@@ -23,7 +25,7 @@ def partition(
     *,
     penalty: float = 1.0,
     n_iter: int = 1000,
-    tol: float = 1e-7,
+    tol: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Block coordinate descent on PADDLE's objective; see `description_length`.
 
@@ -37,13 +39,15 @@ def partition(
         members: [tasks, n_support, way].
         penalty: lambda / n_query; the authors take lambda = n_query, that is 1.
         n_iter: most rounds.
-        tol: see above.
+        tol: 1e-8 in float64 and 1e-5 in float32 when None.
 
     Returns:
         log_u: [tasks, n_query, way].
         centres: [tasks, way, width], those that `log_u` was computed with.
         shares: the mean of u in the round before, [tasks, way].
     """
+    if tol is None:
+        tol = 1e-8 if query.dtype == torch.float64 else 1e-5
     samples = torch.cat((support, query), dim=1)
     centres = class_means(support, members)
     shares = query.new_ones(len(query), members.shape[2])
@@ -88,8 +92,9 @@ class Paddle(Method):
         penalty: lambda / n_query, the weight of the class shares; 1 in the paper, which calls the
             method free of hyper-parameters.
         rescale: `"minmax"` divides every feature by its range over the queries of the task, as the
-            authors' code does (the paper's text could not be checked); `"none"` leaves features
-            as `scaling` made them.
+            authors' code does (the paper's text could not be checked), and multiplies all by
+            sqrt(512 / width): the authors' features are 512 wide, and in narrower ones distances
+            would be so small that one class takes all. `"none"` leaves features as they are.
         n_iter: most rounds (1000 in the authors' settings).
 
     Example:
@@ -123,7 +128,9 @@ class Paddle(Method):
         if self.rescale == "minmax":
             spread = query.amax(1, keepdim=True) - query.amin(1, keepdim=True)
             spread = torch.where(spread > 0, spread, 1.0)
-            support, query = support / spread, query / spread
+            factor = (AUTHORS_WIDTH / query.shape[2]) ** 0.5 / spread
+            support, query = support * factor, query * factor
         if batch.n_query == 1:
             return -0.5 * squared_distances(query, class_means(support, members))
+        support, query = isometric(support, query)
         return partition(support, query, members, penalty=self.penalty, n_iter=self.n_iter)[0]

@@ -16,6 +16,7 @@ from fewview.methods.proto import class_means
 from fewview.methods.registry import register
 
 SOLVERS = ("gd", "adm")
+CACHE = 6 * 2**20  # bytes
 Weights = tuple[float, float, float]
 
 
@@ -64,16 +65,18 @@ def objective_slope(
         weights: of cross-entropy, marginal entropy and conditional entropy.
         alpha: kind of the two entropies, see `entropy_slope`.
     """
-    share = members.sum((1, 2))[:, None, None]
-    p_s = torch.softmax(logits(support, centres, temperature), dim=-1)
-    p_q = torch.softmax(logits(query, centres, temperature), dim=-1)
+    # Classes before samples, [T, K, n]: long rows are what a CPU is fast at.
+    y = members.transpose(1, 2)
+    half = 0.5 * (centres * centres).sum(-1, keepdim=True)
+    p_s = torch.softmax(temperature * (centres @ support.transpose(1, 2) - half), dim=1)
+    p_q = torch.softmax(temperature * (centres @ query.transpose(1, 2) - half), dim=1)
     # Derivatives in the logits; for the queries through those in the probabilities.
-    g_s = weights[0] / share * (p_s * members.sum(-1, keepdim=True) - members)
-    marginal = entropy_slope(p_q.mean(1, keepdim=True), alpha)
+    g_s = weights[0] / y.sum((1, 2), keepdim=True) * (p_s * y.sum(1, keepdim=True) - y)
+    marginal = entropy_slope(p_q.mean(2, keepdim=True), alpha)
     in_p = weights[2] * entropy_slope(p_q, alpha) - weights[1] * marginal
-    g_q = p_q * (in_p - (p_q * in_p).sum(-1, keepdim=True)) / query.shape[1]
-    pull = torch.baddbmm(g_q.transpose(1, 2) @ query, g_s.transpose(1, 2), support)
-    return temperature * (pull - (g_s.sum(1) + g_q.sum(1))[..., None] * centres)
+    g_q = p_q * (in_p - (p_q * in_p).sum(1, keepdim=True)) / query.shape[1]
+    pull = torch.baddbmm(g_q @ query, g_s, support)
+    return temperature * (pull - (g_s.sum(2) + g_q.sum(2))[..., None] * centres)
 
 
 def alternate(
@@ -173,6 +176,14 @@ class TIM(Method):
         """Check the solver."""
         super().validate()
         choose("solver", self.solver, SOLVERS)
+
+    def batch_size(self, n_support: int, n_query: int, dims: dict[str, int], way: int) -> int:
+        """As many tasks as a CPU's cache holds: a thousand steps read all features again."""
+        most = super().batch_size(n_support, n_query, dims, way)
+        if self.solver == "adm" or self.torch_device.type != "cpu":
+            return most
+        features = (n_support + n_query) * sum(dims.values()) * self._torch_dtype.itemsize
+        return max(1, min(most, CACHE // features))
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Logits of the queries under the adapted centres."""

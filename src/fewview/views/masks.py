@@ -59,7 +59,7 @@ def missing_count(eta: float, n_samples: int, n_views: int) -> int:
     return min(wanted, n_samples * (n_views - 1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MissingRule:
     """How views go missing in the samples of a task.
 
@@ -89,6 +89,29 @@ class MissingRule:
             raise FewviewError(f"missing rule {self.kind!r} is not one of {', '.join(KINDS)}")
         if self.kind == "patterns" and self.patterns is None:
             raise FewviewError("missing rule 'patterns' needs the patterns of some data (a mask)")
+        if self.kind != "patterns" and self.patterns is not None:
+            raise FewviewError(f"missing rule {self.kind!r} takes no patterns; use 'patterns'")
+        if self.kind != "uniform" and self.view_rates is not None:
+            raise FewviewError(f"missing rule {self.kind!r} takes no rates per view; use 'uniform'")
+        if not 0 <= self.strength < np.inf:
+            raise FewviewError(f"strength is {self.strength}; it must be a number from 0 up")
+        if self.patterns is not None:
+            rows = np.array(self.patterns, dtype=bool)
+            if rows.ndim != 2 or rows.size == 0:
+                raise FewviewError("patterns must be boolean rows [n, views], at least one")
+            if not rows.any(axis=1).all():
+                raise FewviewError("a pattern has no view at all")
+            rows.flags.writeable = False
+            object.__setattr__(self, "patterns", rows)
+        if self.view_rates is not None:
+            object.__setattr__(self, "view_rates", tuple(float(rate) for rate in self.view_rates))
+
+    def __eq__(self, other: object) -> bool:
+        """Two rules are equal when they draw the same; arrays cannot be compared with `==`."""
+        return isinstance(other, MissingRule) and self.describe() == other.describe()
+
+    def __hash__(self) -> int:
+        return hash(self.describe())
 
     def describe(self) -> str:
         """Write the rule in one short word or phrase; part of a result's key.
@@ -145,6 +168,10 @@ class MissingRule:
                 mask = np.where(both.any(-1, keepdims=True), both, present)
             return mask
         if self.view_rates is not None:
+            if len(self.view_rates) != n_views:
+                raise FewviewError(
+                    f"{len(self.view_rates)} missing rates given for {n_views} views; give one each"
+                )
             if present is not None:
                 raise FewviewError(
                     "unequal rates per view are drawn on complete data only; this data set already "
@@ -212,12 +239,11 @@ def draw_by_class(
     return _drop_smallest(seeds, ranks.reshape(waiting.shape).astype(np.uint64), eta, present)
 
 
-def draw_view_rates(
-    seeds: UInt64Array, n_samples: int, view_rates: Sequence[float]
-) -> BoolArray:
+def draw_view_rates(seeds: UInt64Array, n_samples: int, view_rates: Sequence[float]) -> BoolArray:
     """Draw masks with exactly round(rate_v x samples) missing rows in every view v.
 
-    Possible when the views' shares of present rows sum to at least one view per sample.
+    Possible when the views' shares of present rows sum to at least one view per sample. Where only
+    rounding up would leave a sample without any view, the views rounded up the most give way.
 
     Example:
         >>> mask = draw_view_rates(np.zeros(1, dtype=np.uint64), 10, [0.8, 0.2])
@@ -227,8 +253,12 @@ def draw_view_rates(
     rates = np.asarray(view_rates, dtype=np.float64)
     if ((rates < 0) | (rates > 1) | ~np.isfinite(rates)).any():
         raise FewviewError(f"missing rates per view must lie between 0 and 1, not {view_rates}")
-    kept = n_samples - np.floor(rates * n_samples + 0.5).astype(np.int64)
-    if kept.sum() < n_samples:
+    kept = n_samples - np.floor(rates * n_samples + 0.5 + 1e-9).astype(np.int64)
+    lacking = n_samples - int(kept.sum())
+    if lacking > 0 and rates.sum() <= len(rates) - 1 + 1e-9:
+        rounded_up = (n_samples - kept) - rates * n_samples
+        kept[np.argsort(-rounded_up, kind="stable")[:lacking]] += 1
+    elif lacking > 0:
         raise FewviewError(
             f"missing rates per view {tuple(view_rates)} leave some sample without any view; the "
             f"rates must sum to at most {len(rates) - 1}"
@@ -257,8 +287,6 @@ def draw_patterns(seeds: UInt64Array, n_samples: int, patterns: BoolArray) -> Bo
         >>> draw_patterns(np.zeros(2, dtype=np.uint64), 3, rows).all(axis=(0, 1)).tolist()
         [True, False]
     """
-    if not patterns.any(axis=1).all():
-        raise FewviewError("a pattern has no view at all")
     u = uniform(combine(seeds, stream_key("mask", "patterns")), n_samples)
     rows = np.minimum((u * len(patterns)).astype(np.int64), len(patterns) - 1)
     out: BoolArray = patterns[rows]
@@ -277,7 +305,8 @@ def _drop_smallest(
     guard = raw(combine(seeds, stream_key("mask", "guaranteed")), (n_samples, n_views))
     if present is not None:
         guard = np.where(present, guard >> np.uint64(1), np.uint64(2**64 - 1))
-        cells = np.where(present, cells, np.uint64(0))  # already missing: these go first
+        # Already missing: these go first, before any present cell whose key may be 0 as well.
+        cells = np.where(present, cells + np.uint64(1), np.uint64(0))
     cells = cells.copy()
     np.put_along_axis(cells, guard.argmin(-1)[..., None], np.uint64(2**64 - 1), axis=-1)
     flat = cells.reshape(n_tasks, -1)

@@ -74,15 +74,15 @@ def raw(states: UInt64Array, count: int | tuple[int, ...]) -> UInt64Array:
 
 
 def uniform(states: UInt64Array, count: int | tuple[int, ...]) -> NDArray[np.float64]:
-    """Draw numbers uniform on the open interval (0, 1), 53 bits each.
+    """Draw numbers uniform on the open interval (0, 1), 52 bits each.
 
     Example:
         >>> u = uniform(np.arange(2, dtype=np.uint64), 1000)
         >>> u.shape, bool(abs(u.mean() - 0.5) < 0.03)
         ((2, 1000), True)
     """
-    bits = raw(states, count) >> np.uint64(11)
-    return (bits.astype(np.float64) + 0.5) * 2.0**-53
+    bits = raw(states, count) >> np.uint64(12)  # with 53 bits the largest would round to 1
+    return (bits.astype(np.float64) + 0.5) * 2.0**-52
 
 
 def smallest(keys: UInt64Array, count: int) -> NDArray[np.int64]:

@@ -105,11 +105,13 @@ def _fit_view(rows: Float64Array, rule: str) -> tuple[Float64Array, Float64Array
     if rule in ("scale", "minmax"):
         low, high = rows.min(), rows.max()
         spread = high - low
-        factor = np.asarray(1.0 / spread) if spread > 0 else one
-        return np.asarray(rows.mean() if rule == "scale" else low), factor
+        if spread == 0:
+            return np.asarray(low), one
+        return np.asarray(rows.mean() if rule == "scale" else low), np.asarray(1.0 / spread)
     mean = rows.mean(axis=0)
     deviation = rows.std(axis=0)
     # Rounding makes a constant feature look as if it varied in its last digit.
     varies = deviation > 1e-10 * np.abs(rows).max(axis=0)
     typical = np.sqrt(np.mean(deviation[varies] ** 2)) if varies.any() else 1.0
-    return mean, 1.0 / np.where(varies, deviation, typical)
+    # The exact constant: its rounded mean would leave a rest that unit rows blow up.
+    return np.where(varies, mean, rows[0]), 1.0 / np.where(varies, deviation, typical)

@@ -1,0 +1,31 @@
+"""How is it run? The `fewview` command: thin, one file per group of commands.
+
+Commands import what they need when they run, so that `fewview --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Run the `fewview` command; wrong input is one message and exit status 2."""
+    import warnings
+
+    from fewview.cli.app import app
+    from fewview.views.errors import FewviewError, FewviewWarning
+
+    usual = warnings.formatwarning
+
+    def one_line(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> str:
+        if issubclass(category, FewviewWarning):
+            return f"warning: {message}\n"
+        return usual(message, category, *rest, **more)
+
+    warnings.formatwarning = one_line
+    try:
+        app(prog_name="fewview")
+    except FewviewError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

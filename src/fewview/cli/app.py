@@ -1,0 +1,53 @@
+"""The `fewview` command and its sub-commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fewview.cli import bench, data, doctor, methods, results, run
+from fewview.cli.text import examples
+
+app = typer.Typer(
+    name="fewview",
+    help="Few-shot classification from several views when some views are missing.",
+    epilog=examples(
+        "fewview run", "the demonstration: all methods on the embedded digits",
+        "fewview data list", "which data sets there are",
+        "fewview methods", "which methods there are",
+        "fewview bench digits --methods proto,ptmap --eta 0,0.3,0.5", "a benchmark",
+        "fewview results", "everything computed so far",
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+
+
+def _version(value: bool) -> None:
+    if value:
+        from fewview._version import __version__
+
+        typer.echo(f"fewview {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.add_typer(data.app, name="data")
+app.command("methods", epilog=methods.EPILOG)(methods.methods)
+app.command("bench", epilog=bench.EPILOG)(bench.bench)
+app.command("results", epilog=results.EPILOG)(results.results)
+app.command("run", epilog=run.EPILOG)(run.run)
+app.command("doctor")(doctor.doctor)

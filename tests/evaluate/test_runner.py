@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
+from fewview.evaluate.__main__ import main
+from fewview.evaluate.cells import Cell, Result
+from fewview.evaluate.grid import make_method, units
+from fewview.evaluate.progress import PlainProgress, Progress
+from fewview.evaluate.runner import Outcome
+from fewview.evaluate.summary import REQUIRED, summarise_planned
+from fewview.methods.proto import Proto
+from fewview.views import FewviewError, MultiViewData
+
+SMALL = {"methods": "proto", "eta": "0,0.5", "splits": 2, "episodes": 6}
+
+
+def small(**changes: object) -> Grid:
+    return make_grid(["digits"], **(SMALL | changes))  # type: ignore[arg-type]
+
+
+def numbers(outcome: Outcome) -> dict[str, list[float]]:
+    return {
+        key: result.metrics.accuracy.tolist() + result.metrics.log_loss.tolist()
+        for key, result in outcome.results.items()
+    }
+
+
+def toy(name: str = "toy", n_classes: int = 6, gaps: bool = False) -> MultiViewData:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(n_classes), 12)
+    centres = 3 * rng.normal(size=(n_classes, 5))
+    views = {view: centres[labels] + rng.normal(size=(len(labels), 5)) for view in ("a", "b")}
+    mask = np.ones((len(labels), 2), dtype=bool)
+    if gaps:
+        mask[::3, 0] = False
+    return MultiViewData(views, [f"class {k}" for k in labels], mask=mask, name=name)
+
+
+def test_json_has_the_promised_keys(tmp_path: Path) -> None:
+    rows, _ = bench(small(), store="none", json_path=tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text()) == rows
+    assert len(rows) == 2
+    for row in rows:
+        assert list(row)[: len(REQUIRED)] == list(REQUIRED)
+        assert row["n_episodes"] == 12
+        assert row["split_low"] <= row["accuracy"] <= row["split_high"]
+        assert row["ci_low"] <= row["accuracy"] <= row["ci_high"]
+        assert row["seconds"] > 0
+    assert rows[0]["accuracy"] > rows[1]["accuracy"]
+
+
+def test_same_digits_twice() -> None:
+    assert numbers(run(small())) == numbers(run(small()))
+
+
+def test_another_batch_size_and_order_agree() -> None:
+    usual = run(small())
+    narrow = run(small(methods="proto:max_memory=0.0001"))
+    assert set(usual.results) == set(narrow.results)
+    for key, result in usual.results.items():
+        other = narrow.results[key].metrics
+        np.testing.assert_allclose(result.metrics.log_loss, other.log_loss, atol=1e-3)
+        assert (result.metrics.accuracy == other.accuracy).mean() >= 0.999
+
+
+def test_two_processes_agree() -> None:
+    grid = small()
+    alone, together = numbers(run(grid)), numbers(run(grid, jobs=2))
+    assert alone.keys() == together.keys()
+    for key, values in alone.items():
+        np.testing.assert_allclose(values, together[key], atol=1e-3)
+
+
+def test_a_stored_cell_is_not_computed_again(tmp_path: Path) -> None:
+    store = tmp_path / "a.sqlite"
+    first = run(small(), store)
+    second = run(small(), store)
+    more = run(small(eta="0,0.3,0.5"), store)
+    assert (first.computed, first.reused) == (4, 0)
+    assert (second.computed, second.reused) == (0, 4)
+    assert (more.computed, more.reused) == (2, 4)
+    assert numbers(first) == numbers(second)
+
+
+def test_two_spellings_are_one_cell_and_two_rows(tmp_path: Path) -> None:
+    rows, outcome = bench(small(methods="proto,proto:padding=episode"), store="none")
+    assert outcome.computed == 4
+    assert [row["method"] for row in rows].count("proto:padding=episode") == 2
+    assert rows[0]["accuracy"] == rows[2]["accuracy"]
+
+
+def test_a_raised_version_is_stale_and_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "a.sqlite"
+    run(small(), store)
+    monkeypatch.setattr(Proto, "version", Proto.version + 1)
+    again = run(small(), store)
+    assert (again.computed, again.reused, again.stale) == (4, 0, 4)
+    with Store(store, write=False) as reader:
+        assert len(reader) == 8
+
+
+def test_interrupted_run_goes_on(tmp_path: Path) -> None:
+    class Impatient(Progress):
+        def finished(self, result: Result) -> None:
+            raise KeyboardInterrupt
+
+    store = tmp_path / "a.sqlite"
+    with pytest.raises(KeyboardInterrupt):
+        run(small(), store, progress=Impatient())
+    rest = run(small(), store)
+    assert (rest.computed, rest.reused) == (3, 1)
+    assert numbers(rest) == numbers(run(small()))
+
+
+def test_a_method_that_breaks_down_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual = Proto.scores
+
+    def scores(self: Proto, batch: object, state: object) -> object:
+        if self.padding == "zero":
+            raise RuntimeError("broken")
+        return usual(self, batch, state)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Proto, "scores", scores)
+    outcome = run(small(methods="proto:padding=zero,proto"))
+    assert len(outcome.failures) == 4
+    assert outcome.failures[0][1] == "RuntimeError: broken"
+    assert len(outcome.results) == 4
+    assert len(summarise_planned(outcome.cells, outcome.results)) == 2
+
+
+def test_progress_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    run(small(), progress=PlainProgress(interval=0))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "4 cells: 0 already stored, 4 to compute"
+    assert lines[-1].startswith("[4/4] digits split 1 eta 0.5 proto: ")
+
+
+# ---------------------------------------------------------------------- planning
+
+
+def test_plan_reuses_what_is_prepared() -> None:
+    cells = plan(small(methods="proto,proto:scaling=standard,proto:padding=zero"))
+    order = [(cell.split, cell.scaling, cell.method) for cell in cells]
+    assert order == sorted(order, key=lambda item: (item[0], item[1]))
+    assert [len(unit) for unit in units(cells)] == [2] * 6
+
+
+def test_options_of_the_command_line() -> None:
+    assert make_method("proto", small(scaling="paper", padding="paper")).padding == "zero"
+    assert make_method("proto:padding=base", small(padding="zero")).padding == "base"
+    assert make_method("proto", small(dtype="float64", seed=3)).random_state == 3
+    grid = make_grid(["digits"], protocol="paper")
+    assert (grid.splits, grid.episodes) == (1, 400)
+    assert make_grid(["digits"], protocol="paper", episodes=7).episodes == 7
+
+
+def test_scaling_is_a_key_and_not_a_name() -> None:
+    one, two = (plan(small(scaling=rule))[0] for rule in ("scale", "standard"))
+    assert one.method == two.method == "proto"
+    assert one.hash != two.hash
+    assert two.scaling == "standard"
+
+
+def test_all_splits_are_enumerated() -> None:
+    cells = plan(small(splits="all", eta="0"))
+    assert len(cells) == 210
+    assert len({cell.novel for cell in cells}) == 210
+    # The first ten drawn splits are among them: their cells are shared.
+    some = {cell.hash for cell in plan(small(splits=5, eta="0"))}
+    assert some <= {cell.hash for cell in cells}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eta": "0.9"}, "largest possible rate"),
+        ({"eta": "a"}, "missing rates separated by commas"),
+        ({"way": 9}, "only 4 novel classes"),
+        ({"queries": 500}, "lower --shot or --queries"),
+        ({"splits": "some"}, "number from 1 or 'all'"),
+        ({"splits": 0}, "number from 1 or 'all'"),
+        ({"episodes": 0}, "at least 1 per split"),
+        ({"methods": "prot"}, "did you mean proto"),
+        ({"methods": "proto:pading=zero"}, "did you mean padding"),
+        ({"missing": "patterns"}, "no patterns"),
+        ({"missing": "often"}, "use one of uniform"),
+        ({"query_counts": "unfair"}, "dirichlet:2"),
+        ({"scaling": "big"}, "use one of paper, scale"),
+        ({"protocol": "mine"}, "use one of splits, paper"),
+        ({"device": "toaster"}, "use 'cpu'"),
+        ({"base": "digits"}, "is the data set itself"),
+        ({"splits": 211}, "ways only"),
+    ],
+)
+def test_mistakes_come_out_before_any_work(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(FewviewError, match=message):
+        plan(small(**changes))
+
+
+def test_jobs_must_be_positive() -> None:
+    with pytest.raises(FewviewError, match="number of processes"):
+        run(small(), jobs=0)
+
+
+# ---------------------------------------------------------------------- a user's own data
+
+
+def test_own_data_from_memory_and_from_a_file(tmp_path: Path) -> None:
+    data = toy()
+    data.write(tmp_path / "toy.npz")
+    memory = run(replace(small(), datasets=(data,)))
+    file = run(replace(small(), datasets=(str(tmp_path / "toy.npz"),)))
+    assert [cell.describe() for cell in memory.cells] == [cell.describe() for cell in file.cells]
+    cell = memory.cells[0]
+    assert (len(cell.base_classes), len(cell.novel), cell.way, cell.queries) == (4, 2, 2, 11)
+    assert cell.novel[0].startswith("class ")
+    one, two = ([r.metrics.accuracy.tolist() for r in o.results.values()] for o in (memory, file))
+    assert one == two
+
+
+def test_patterns_of_the_data_decide_eta() -> None:
+    outcome = run(replace(small(missing="patterns", eta="0,0.3"), datasets=(toy(gaps=True),)))
+    assert {round(cell.eta, 3) for cell in outcome.cells} == {0.167}
+
+
+def test_base_from_other_data() -> None:
+    target, other = toy("target", 3), toy("other", 6)
+    grid = replace(small(), datasets=(target,), base=other, splits=3)
+    outcome = run(grid)
+    assert {cell.base for cell in outcome.cells} == {"other"}
+    assert {len(cell.novel) for cell in outcome.cells} == {3}
+    assert {len(cell.base_classes) for cell in outcome.cells} == {6}
+    # One fixed split: repetitions redraw episodes, and there is no spread over splits.
+    assert {(cell.start, cell.stop) for cell in outcome.cells} == {(0, 6), (6, 12), (12, 18)}
+    row = summarise_planned(outcome.cells, outcome.results)[0]
+    assert (row["split_low"], row["split_high"], row["n_splits"]) == (None, None, 1)
+    assert row["n_episodes"] == 18
+
+
+def test_base_with_other_views_is_named() -> None:
+    other = toy("other").drop_views(["b"])
+    with pytest.raises(FewviewError, match="view 'b'"):
+        plan(replace(small(), datasets=(toy(),), base=other))
+
+
+def test_split_written_in_a_file(tmp_path: Path) -> None:
+    data = toy()
+    parts = np.array(["base"] * 36 + ["val"] * 12 + ["novel"] * 24)
+    path = tmp_path / "fixed.npz"
+    np.savez(
+        path,
+        view_a=data.view("a"),
+        view_b=data.view("b"),
+        y=np.repeat(np.arange(6), 12),
+        split=parts,
+    )
+    cell = plan(replace(small(), datasets=(str(path),)))[0]
+    assert (cell.base_classes, cell.novel, cell.fixed) == (("0", "1", "2"), ("4", "5"), True)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (toy().with_labels(None), "no labels"),
+        (toy(n_classes=2), "at least 3 are needed"),
+    ],
+)
+def test_unfit_data_are_named(data: MultiViewData, message: str) -> None:
+    with pytest.raises(FewviewError, match=message):
+        plan(replace(small(), datasets=(data,)))
+
+
+def test_dirichlet_queries_and_class_dependent_gaps() -> None:
+    outcome = run(small(query_counts="dirichlet:2", missing="class", eta="0.5"))
+    metrics = next(iter(outcome.results.values())).metrics
+    assert not np.allclose(metrics.accuracy, metrics.balanced_accuracy)
+
+
+# ---------------------------------------------------------------------- stopping it
+
+
+def _command(store: Path, out: Path, jobs: int = 1) -> list[str]:
+    return [
+        sys.executable, "-m", "fewview.evaluate", "digits", "--methods", "proto,match,partial-nn",
+        "--eta", "0,0.2,0.4", "--splits", "6", "--episodes", "20", "--store", str(store),
+        "--json", str(out), "--jobs", str(jobs),
+    ]  # fmt: skip
+
+
+def _stored(store: Path) -> int:
+    if not store.exists():
+        return 0
+    try:
+        with Store(store, write=False) as reader:
+            return len(reader)
+    except FewviewError:
+        return 0  # the file is being created
+
+
+def _accuracies(path: Path) -> list[tuple[object, ...]]:
+    rows = json.loads(path.read_text())
+    return [(row["method"], row["eta"], row["accuracy"], row["log_loss"]) for row in rows]
+
+
+def test_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    """A small version of benchmarks/kill_test.py: one kill -9 at a random cell."""
+    store, out = tmp_path / "killed.sqlite", tmp_path / "killed.json"
+    target = random.Random(7).randint(3, 25)
+    process = subprocess.Popen(_command(store, out), stderr=subprocess.DEVNULL)
+    while _stored(store) < target and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = _stored(store)
+    assert kept >= target or process.returncode == 0
+    assert not out.exists() or process.returncode == 0
+    resumed = subprocess.run(_command(store, out), capture_output=True, text=True, check=True)
+    assert f"54 cells: {kept} already stored" in resumed.stderr
+    whole = tmp_path / "whole.json"
+    # In this process, which has one thread as the others do.
+    assert main(_command(tmp_path / "whole.sqlite", whole)[3:]) == 0
+    assert _accuracies(out) == _accuracies(whole)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_ctrl_c_is_clean_and_leaves_no_workers(tmp_path: Path) -> None:
+    store, out = tmp_path / "a.sqlite", tmp_path / "a.json"
+    process = subprocess.Popen(
+        _command(store, out, jobs=2), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while _stored(store) < 1 and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (130, 0)
+    assert "Traceback" not in errors
+    deadline = time.monotonic() + 20  # dead ones count until the system has cleared them away
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("a worker process is left")
+
+
+def test_cells_are_exactly_the_documented_fields() -> None:
+    assert set(Cell.NOT_IN_KEY) | set(plan(small())[0].key()) == set(Cell.__dataclass_fields__) - {
+        "NOT_IN_KEY",
+        "VERSIONS",
+    }

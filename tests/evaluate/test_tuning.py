@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fewview.episodes import TaskSpec
+from fewview.evaluate import make_grid, run
+from fewview.evaluate import tuning as tuning_module
+from fewview.evaluate.store import Store
+from fewview.evaluate.tuning import candidates, describe_tuning, folds
+from fewview.methods import create
+from fewview.views import FewviewError, MultiViewData
+
+
+def grid(**changes: object):  # type: ignore[no-untyped-def]
+    options = {"methods": "proto", "eta": "0.5", "splits": 2, "episodes": 6, "tune": True}
+    return make_grid(["digits"], **(options | changes))  # type: ignore[arg-type]
+
+
+def test_present_settings_come_first_and_typed_ones_stay() -> None:
+    listed = candidates(create("proto:padding=zero"))
+    assert listed[0] == {"scaling": "scale", "padding": "zero"}
+    assert len(listed) == len({tuple(setting.items()) for setting in listed})
+    assert all(set(setting) == {"scaling"} for setting in candidates(create("proto"), ["padding"]))
+    assert describe_tuning([]) == ""
+
+
+def test_folds_are_of_base_classes_only() -> None:
+    data = MultiViewData(np.ones((48, 2)), labels=np.repeat(np.arange(8), 6))
+    for novel, rest, task in folds(data, TaskSpec(way=3, shot=1, queries=15)):
+        assert sorted(novel + rest) == list(range(8))
+        assert task.way == 3
+        assert task.queries == 5
+    with pytest.raises(FewviewError, match="at least 3"):
+        folds(data[data.labels < 2], TaskSpec())
+
+
+def test_tuned_cells_are_cells_of_their_own_and_choices_are_kept(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    store = tmp_path / "a.sqlite"
+    tuned = run(grid(), store)
+    plain = run(grid(tune=False), store)
+    assert (tuned.computed, plain.computed) == (2, 2)
+    for result in tuned.results.values():
+        assert "padding=" in result.chosen
+        assert "scaling=" in result.chosen
+        assert result.seconds_base > 0
+    with Store(store, write=False) as reader:
+        kept = reader.all_choices()
+    assert len(kept) == 2
+    # More episodes of the same splits: the choice is taken from the store.
+    more = run(grid(episodes=8), store)
+    with Store(store, write=False) as reader:
+        assert reader.all_choices() == kept
+    assert {r.chosen for r in more.results.values()} == {r.chosen for r in tuned.results.values()}
+
+
+def test_novel_classes_are_never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[int]] = []
+    usual = tuning_module.choose
+
+    def spy(method, settings, base, *rest):  # type: ignore[no-untyped-def]
+        seen.append(set(base.classes.tolist()))
+        return usual(method, settings, base, *rest)
+
+    monkeypatch.setattr("fewview.evaluate.runner.choose", spy)
+    outcome = run(grid())
+    assert len(seen) == 2
+    for cell, classes in zip(outcome.cells, seen, strict=True):
+        assert classes == {int(name) for name in cell.base_classes}
+        assert classes.isdisjoint(int(name) for name in cell.novel)
+
+
+def test_everything_fixed_by_the_user_leaves_nothing_to_choose() -> None:
+    outcome = run(grid(methods="proto:padding=zero:scaling=scale"))
+    assert all(cell.tune == "" for cell in outcome.cells)

@@ -1,0 +1,251 @@
+"""README and docs: code runs, commands exist, links lead somewhere, drawings are well made."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+import fewview
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DRAWINGS = sorted((ROOT / "docs" / "images").glob("*.svg"))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [text for language, text in found if language in languages]
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Commands in the shell blocks of a page, one per line, comments removed."""
+    for text in blocks(page, "bash", "sh", "console"):
+        for line in text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield words
+
+
+def in_tests(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# ------------------------------------------------------------------ Python
+
+
+def python_blocks() -> list[tuple[str, str]]:
+    whole_files = {path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")}
+    return [
+        (f"{in_tests(page)}:{number}", text)
+        for page in PAGES
+        for number, text in enumerate(blocks(page, "python", "py"))
+        if text not in whole_files  # those run in test_examples.py
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "code"), [pytest.param(*block, id=block[0]) for block in python_blocks()]
+)
+def test_python_in_the_documentation_runs(
+    where: str,
+    code: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ModuleType("documentation")  # a real module: classes in it can be pickled
+    monkeypatch.setitem(sys.modules, "documentation", module)
+    exec(compile(code, where, "exec", dont_inherit=True), module.__dict__)
+    assert "print(" not in code or capsys.readouterr().out
+
+
+def test_the_recipe_shows_the_example_file_word_for_word() -> None:
+    shown = blocks(ROOT / "docs" / "add-a-method.md", "python")
+    assert (ROOT / "examples" / "add_a_method.py").read_text(encoding="utf-8") in shown
+
+
+def test_the_readme_is_as_short_as_it_should_be() -> None:
+    page = ROOT / "README.md"
+    assert [len(text.strip().splitlines()) <= 15 for text in blocks(page, "python")] == [True]
+    assert [len(text.strip().splitlines()) <= 5 for text in blocks(page, "bash")] == [True]
+    text = page.read_text(encoding="utf-8")
+    for command in ("make demo", "make test"):
+        assert command in text
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test", "install"} <= set(targets)
+
+
+# ------------------------------------------------------------------ commands
+
+
+def fewview_commands() -> list[tuple[str, list[str]]]:
+    """Every `fewview ...` on the pages: in shell blocks and in code within a sentence."""
+    found = []
+    for page in PAGES:
+        for words in commands(page):
+            if words[0] == "fewview":
+                found.append((in_tests(page), words[1:]))
+        text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        for inline in re.findall(r"`fewview ([^`\n]+)`", text):
+            found.append((in_tests(page), shlex.split(inline)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), [pytest.param(*item, id=" ".join(item[1])) for item in fewview_commands()]
+)
+def test_commands_in_the_documentation_exist(page: str, words: list[str]) -> None:
+    """Parse every command with its options, without running it."""
+    import click
+    from typer.main import get_command
+
+    from fewview.cli.app import app
+
+    command: click.Command = get_command(app)
+    context = click.Context(command, info_name="fewview")
+    while isinstance(command, click.Group):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None, f"{page}: {name}"
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    if "--help" not in words:
+        command.make_context(context.info_name, list(words))
+
+
+def test_the_commands_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fewview.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEWVIEW_STORE", str(tmp_path / "store.sqlite"))
+    for words in commands(ROOT / "README.md"):
+        assert words[0] == "fewview"
+        # Without standalone mode an Exit comes back as its status, and errors as exceptions.
+        assert not app(words[1:], prog_name="fewview", standalone_mode=False), words
+        assert capsys.readouterr().out, words
+    assert (tmp_path / "results.json").is_file()
+
+
+def test_scripts_that_the_documentation_names_exist() -> None:
+    for page in PAGES:
+        for words in commands(page):
+            if words[0] in ("python", "python3") and words[1].endswith(".py"):
+                assert (ROOT / words[1]).is_file(), words
+        for path in re.findall(r"`python ([\w/]+\.py)", page.read_text(encoding="utf-8")):
+            assert (ROOT / path).is_file(), path
+
+
+# ------------------------------------------------------------------ links and names
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=in_tests)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            path, _, anchor = target.partition("#")
+            assert (page.parent / path).exists(), f"{page.name}: {target}"
+            if anchor:
+                titles = re.findall(r"^#+ (.*)$", (page.parent / path).read_text(), re.MULTILINE)
+                assert anchor in [
+                    re.sub(r"[^\w\- ]", "", t).lower().replace(" ", "-") for t in titles
+                ]
+
+
+def test_files_named_in_the_architecture_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = Path(fewview.__file__).parent
+    for name in re.findall(
+        r"`((?:views|datasets|episodes|methods|evaluate|report|cli)/[\w/.]*)`", text
+    ):
+        assert (source / name).exists(), name
+    for name in re.findall(r"`((?:tests|docs|examples|benchmarks)/[\w/.-]*)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_every_room_and_every_method_folder_is_on_the_map() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = Path(fewview.__file__).parent
+    for folder in source.iterdir():
+        if folder.is_dir() and (folder / "__init__.py").is_file():
+            assert f"`{folder.name}/`" in text, folder.name
+    for stage in (source / "methods" / "ugda").glob("[a-z]*.py"):
+        assert f"`{stage.name}`" in text, stage.name
+
+
+def test_lines_are_of_readable_length() -> None:
+    for page in PAGES:
+        for line in BLOCK.sub("", page.read_text(encoding="utf-8")).splitlines():
+            assert len(line) <= 100 or line.startswith(("|", "![")), f"{page.name}: {line}"
+
+
+# ------------------------------------------------------------------ drawings
+
+
+@pytest.mark.parametrize("path", DRAWINGS, ids=lambda path: path.name)
+def test_drawings_are_self_contained_and_described(path: Path) -> None:
+    root = ElementTree.parse(path).getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    assert root.tag == f"{svg}svg"
+    for part in ("title", "desc"):
+        element = root.find(f"{svg}{part}")
+        assert element is not None
+        assert element.text
+        assert element.get("id") in (root.get("aria-labelledby") or "")
+    width, height = (float(value) for value in (root.get("viewBox") or "").split()[2:])
+    background = root.find(f"{svg}rect")
+    assert background is not None, "a drawing needs a background: pages may be dark"
+    assert (float(background.get("width", 0)), float(background.get("height", 0))) == (
+        width,
+        height,
+    )
+    assert (background.get("fill"), float(background.get("rx", 0)) > 0) == ("#ffffff", True)
+    texts = list(root.iter(f"{svg}text"))
+    assert len(texts) > 10
+    assert all(float(text.get("font-size", 0)) >= 11 for text in texts)
+    ids = {element.get("id") for element in root.iter() if element.get("id")}
+    for element in root.iter():
+        link = element.get("href")
+        assert link is None or (link[0] == "#" and link[1:] in ids), link
+        assert element.tag.removeprefix(svg) not in ("image", "script", "foreignObject")
+        x, y = element.get("x"), element.get("y")
+        if x and y and element.tag != f"{svg}use":
+            assert 0 <= float(x) <= width
+            assert 0 <= float(y) <= height
+
+
+def test_every_drawing_is_used() -> None:
+    shown = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert {path.name for path in DRAWINGS} == {"task.svg", "ugda.svg"}
+    assert all(f"images/{path.name}" in shown for path in DRAWINGS)
+
+
+# ------------------------------------------------------------------ citation and changes
+
+
+def test_citation_and_changelog_know_the_version() -> None:
+    import yaml
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert str(citation["version"]) == fewview.__version__
+    assert citation["title"].startswith("fewview")
+    paper = citation["references"][0]
+    assert paper["title"] == "Few-shot Partial Multi-view Learning"
+    names = [author["family-names"] for author in paper["authors"]]
+    assert names == ["Zhou", "Guo", "Hao", "Hong", "Luo"]
+    assert f"## {fewview.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_documentation_does_not_speak_of_this_machine() -> None:
+    for page in [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "examples").glob("*.py")]:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"/work/|/tmp/|\.\./shared|/home/", text), page.name
+        assert os.fspath(ROOT) not in text

@@ -1,0 +1,104 @@
+"""The scripts in examples/ run as they are and say what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+# What a reader is to find in the output; the other numbers may move with the methods.
+PROMISES = {
+    "quickstart.py": [
+        r"1797 samples, views: fou\[40\]",
+        r"supports: .*3 samples.*3 classes",
+        r"queries: .*30 samples.*3 classes",
+        r"proto: accuracy \d+%",
+        r"ugda: accuracy \d+%",
+    ],
+    "sklearn_tools.py": [
+        r"40\.0% missing",
+        r"train_test_split: 16 and 64 samples",
+        r"KFold: \[20, 20, 20, 20\]",
+        r"cross_val_score, proto: 0\.[6-9]",
+        r"cross_val_score, ugda with a fitted base: 0\.[6-9]",
+        r"GridSearchCV, proto: best \{'padding'",
+        r"GridSearchCV, ugda with a fitted base: best \{'n_neighbors'",
+    ],
+    "own_tables.py": [
+        r"181 samples \(clinic\), 2 views, 6 classes",
+        r"patient +views +answer +probability +truth",
+        r"right: (100|[89]\d)% of 24 patients",
+    ],
+    "add_a_method.py": [
+        r"passes the common checks",
+        r"view-vote +eta 0\.5 +accuracy \d\d",
+        r"proto +eta 0\.5 +accuracy \d\d",
+    ],
+}
+
+
+def run(script: Path, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning", str(script)],
+        cwd=folder,
+        env={**os.environ, "FEWVIEW_DATA": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in EXAMPLES} == set(PROMISES)
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.name)
+def test_example_runs_anywhere_and_leaves_nothing_behind(script: Path, tmp_path: Path) -> None:
+    text = run(script, tmp_path)
+    for promise in PROMISES[script.name]:
+        assert re.search(promise, text), f"{promise!r} not in\n{text}"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.name)
+def test_example_is_short_and_says_how_it_is_run(script: Path) -> None:
+    text = script.read_text()
+    assert f"Run: python examples/{script.name}" in text
+    assert len(text.splitlines()) <= 85
+
+
+def test_a_method_from_another_package_is_a_choice_on_the_command_line(tmp_path: Path) -> None:
+    """What pip writes for a package with the entry point of docs/add-a-method.md, by hand."""
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    code = (ROOT / "examples" / "add_a_method.py").read_text()
+    (package / "view_vote.py").write_text(code)
+    facts = tmp_path / "my_package-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    recipe = (ROOT / "docs" / "add-a-method.md").read_text()
+    line = re.search(r'^(view-vote) = "(.*)"$', recipe, re.MULTILINE)
+    assert line is not None
+    (facts / "entry_points.txt").write_text(f"[fewview.methods]\n{line[1]} = {line[2]}\n")
+    done = subprocess.run(
+        [
+            sys.executable, "-c", "from fewview.cli import main; main()", "bench", "digits",
+            "--methods", "view-vote:sharpness=3", "--splits", "1", "--episodes", "2",
+            "--store", "none",
+        ],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"view-vote:sharpness=3 +\d\d\.\d", done.stdout)
