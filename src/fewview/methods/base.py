@@ -204,7 +204,8 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         depends = tuple(
             (name, _task_field(task, name)) for name in sorted(self.tags.prepare_depends_on)
         )
-        key = (base.fingerprint, type(self).__qualname__, self.key(), self.random_state, depends)
+        device = str(self.torch_device)
+        key = (base.fingerprint, type(self).__qualname__, self.key(), device, depends)
 
         def make() -> Prepared:
             start = perf_counter()
@@ -439,7 +440,7 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
 
 # Parameters that say where and from what, not how: they are keys of their own in a result.
-_NOT_IN_KEY = ("base", "device", "max_memory", "random_state")
+_NOT_IN_KEY = ("base", "device", "max_memory")
 
 
 def parameter_key(method: Method) -> str:
@@ -448,7 +449,7 @@ def parameter_key(method: Method) -> str:
     Example:
         >>> from fewview.methods.proto import Proto
         >>> parameter_key(Proto())
-        'dtype=float32,padding=episode,scaling=scale'
+        'dtype=float32,padding=episode,random_state=0,scaling=scale'
     """
     parts = []
     for name, value in sorted(method.get_params(deep=False).items()):

@@ -67,7 +67,7 @@ class ClassStatistics:
     Example:
         >>> data = MultiViewData({"a": [[0.0], [2.0], [5.0]]}, labels=["x", "x", "y"])
         >>> whole = ClassStatistics.of(data)
-        >>> whole.classes["x"]["a"].covariance().item()
+        >>> round(whole.classes["x"]["a"].covariance().item(), 9)
         2.0
         >>> parts = ClassStatistics.of(data[:1]).merge(ClassStatistics.of(data[1:]))
         >>> parts.classes["x"]["a"].mean.item()

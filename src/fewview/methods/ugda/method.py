@@ -95,7 +95,7 @@ class UGDA(Method):
         logit_scale: 0.5 for softmax(-d^2/2) as in the released code, 1 as printed.
         rectifier: `"fast"` (L-BFGS with a stated stopping rule) or `"adam"`.
         rectify_tolerance: `fast` stops a task when its objective is this close to its infimum.
-        rectify_steps: Adam steps of ADSR, or most iterations of `fast`; None is 1000 and 200.
+        rectify_steps: Adam steps of ADSR, or most iterations of `fast`; None is 1000 and 30.
         rectify_rate: learning rate of ADSR under Adam.
         n_iter: outer iterations of the aggregation (`iter`), for `adam` and `reference`.
         n_steps: inner steps (N).
@@ -125,7 +125,7 @@ class UGDA(Method):
     rectify: tuple[str, ...] = TERMS
     logit_scale: float = 0.5
     rectifier: str | None = None
-    rectify_tolerance: float = 1e-3
+    rectify_tolerance: float = 0.05
     rectify_steps: int | None = None
     rectify_rate: float = 1e-2
     n_iter: int = 30
@@ -183,7 +183,7 @@ class UGDA(Method):
         }
         out["latent_dim"] = self.latent_dim or (None if self.solver == "exact" else 512)
         out["rectify_steps"] = (
-            (1000 if out["rectifier"] == "adam" else 200)
+            (1000 if out["rectifier"] == "adam" else 30)
             if self.rectify_steps is None
             else self.rectify_steps
         )
@@ -213,7 +213,9 @@ class UGDA(Method):
         settings = self.settings()
         per_support = max(self.n_anchors, 1)
         if self.n_neighbors == 0:
-            padded = pad(batch, self.padding, tuple(_overall_mean(state, v) for v in range(batch.n_views)))
+            padded = pad(
+                batch, self.padding, tuple(_overall_mean(state, v) for v in range(batch.n_views))
+            )
             supports, queries = padded.support, padded.query
             per_support = 1
         else:
@@ -228,9 +230,7 @@ class UGDA(Method):
             if self.n_anchors == 0:
                 supports = interpolate(batch.support, batch.support_mask, around_s)
             else:
-                supports = sample_anchors(
-                    around_s, state, batch.seeds, self.n_anchors, self.ridge
-                )
+                supports = sample_anchors(around_s, state, batch.seeds, self.n_anchors, self.ridge)
         labels = batch.support_labels.repeat_interleave(per_support, dim=1)
         anchors, placed = torch.cat(supports, dim=-1), torch.cat(queries, dim=-1)
         if self.solver == "exact":

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fewview.methods.optimise import minimise_adam, minimise_lbfgs
+from fewview.methods.random import normal, streams
 
 TERMS = ("cross_entropy", "entropy")
 
@@ -61,15 +62,12 @@ class Objective:
         """The value that the objective cannot fall below: 0 - log K."""
         return -math.log(self.members.shape[-1]) if self.se else 0.0
 
-    def __call__(self, centres: Tensor) -> tuple[Tensor, Tensor]:
-        """Value [tasks] and gradient [tasks, K, L]."""
-        # -|x - c|^2 without |x|^2, which is the same for all classes; Eqs. 15, 16 [eq:24, eq:25].
-        logits = self.points @ centres.transpose(1, 2)
-        logits = (logits - 0.5 * (centres * centres).sum(-1)[:, None]) * (2 * self.scale)
+    def of_logits(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Value [tasks] and its derivative in the logits [tasks, points, K]."""
         log_p = torch.log_softmax(logits, dim=-1)
         p = log_p.exp()
-        value = centres.new_zeros(centres.shape[0])
-        slope = torch.empty_like(p)  # derivative in the logits
+        value = p.new_zeros(p.shape[0])
+        slope = torch.empty_like(p)
         m = self.n_anchors
         if self.ce:  # Eq. 17 [eq:26]
             value = value - (self.members * log_p[:, :m]).sum((1, 2)) / m
@@ -80,24 +78,126 @@ class Objective:
             log_zeta = zeta.clamp(min=torch.finfo(zeta.dtype).tiny).log()[:, None]
             value = value + (zeta * log_zeta[:, 0]).sum(-1)
             average = (queries * log_zeta).sum(-1, keepdim=True)
-            slope[:, m:] = queries * (log_zeta - average) / max(queries.shape[1], 1)
+            slope[:, m:] = queries * (log_zeta - average) / queries.shape[1]
+        return value, slope
+
+    def __call__(self, centres: Tensor) -> tuple[Tensor, Tensor]:
+        """Value [tasks] and gradient [tasks, K, L] at centres [tasks, K, L]."""
+        value, slope = self.of_logits(classify(self.points, centres, self.scale))
         gradient = slope.transpose(1, 2) @ self.points - slope.sum(1)[..., None] * centres
         return value, gradient * (2 * self.scale)
 
 
 def rectify_with_adam(objective: Objective, centres: Tensor, steps: int, rate: float) -> Tensor:
-    """Take a fixed number of Adam steps, as the released code (1000 at rate 1e-2)."""
-    return minimise_adam(lambda c: objective(c)[1], centres, learning_rate=rate, steps=steps)
+    """Take a fixed number of Adam steps, as the released code (1000 at rate 1e-2).
+
+    Adam depends on the axes. The paper's latent axes come from random weights and mean nothing,
+    while exact coordinates are ordered, so the steps are taken in randomly turned axes.
+    """
+    turn = random_rotation(centres.shape[-1], centres)
+
+    def gradient(turned: Tensor) -> Tensor:
+        return objective(turned @ turn)[1] @ turn.T
+
+    out = minimise_adam(gradient, centres @ turn.T, learning_rate=rate, steps=steps)
+    return out @ turn
+
+
+def random_rotation(width: int, like: Tensor) -> Tensor:
+    """One fixed random orthogonal matrix [width, width] on the device and dtype of `like`.
+
+    Example:
+        >>> turn = random_rotation(5, torch.zeros(1, dtype=torch.float64))
+        >>> torch.allclose(turn @ turn.T, torch.eye(5, dtype=torch.float64))
+        True
+    """
+    seed = torch.zeros(1, dtype=torch.int64)
+    gauss = normal(streams(seed, "rotation", width), (width, width), torch.float64)[0]
+    q, r = torch.linalg.qr(gauss)
+    return (q * r.diagonal().sign()).to(device=like.device, dtype=like.dtype)
 
 
 def rectify_fast(objective: Objective, centres: Tensor, tolerance: float, max_iter: int) -> Tensor:
-    """Minimise by L-BFGS until a task's objective is within `tolerance` of its lowest value.
+    """Minimise until a task's objective is within `tolerance` of its lowest value.
 
-    Where the anchors are not separable, the objective stays above that and the gradient decides.
+    Scores by distance to K centres are a linear classifier, x . w_c + b_c, whose offsets are tied
+    to the weights. The tie costs nothing: moving all centres together reaches any offsets. So the
+    search runs over weights and free offsets, where the cross-entropy is convex, and the centres
+    are recovered at the end. L-BFGS does not depend on the axes. Where there are more anchors than
+    dimensions, points are whitened first; elsewhere anchors are separable, every solver stops
+    early, and whitening would only speed up the fit of noise.
+
+    Args:
+        objective: Eq. 21 [eq:31].
+        centres: where to start, [tasks, K, L].
+        tolerance: gap to the infimum at which a task stops; not reached when the anchors cannot be
+            told apart, and then the gradient or the number of iterations decides.
+        max_iter: most iterations.
     """
-    return minimise_lbfgs(
-        objective, centres, max_iter=max_iter, enough=objective.lowest + tolerance
+    points, scale = objective.points, objective.scale
+    middle = points.mean(1, keepdim=True)
+    x = points - middle
+    white = None
+    if objective.members.shape[1] > x.shape[2] + 1:
+        covariance = x.transpose(1, 2) @ x / x.shape[1]
+        trace = covariance.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]
+        eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        floor = 0.001 * trace + torch.finfo(x.dtype).tiny
+        white = torch.linalg.cholesky(covariance + floor * eye)  # lower
+        x = torch.linalg.solve_triangular(white, x.transpose(1, 2), upper=False).transpose(1, 2)
+    x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
+
+    shifted = centres - middle
+    offsets = -scale * (shifted * shifted).sum(-1)
+    weights = 2 * scale * shifted
+    start = torch.cat(
+        [
+            weights if white is None else weights @ white,
+            (offsets - offsets.mean(1, True))[..., None],
+        ],
+        dim=-1,
     )
+
+    def function_and_gradient(theta: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = objective.of_logits(x @ theta.transpose(1, 2))
+        return value, slope.transpose(1, 2) @ x
+
+    theta = minimise_lbfgs(
+        function_and_gradient,
+        start,
+        max_iter=max_iter,
+        max_search=10,
+        tol=1e-3,
+        enough=objective.lowest + tolerance,
+    )
+    weights, offsets = theta[..., :-1], theta[..., -1]
+    if white is not None:
+        unwhitened = torch.linalg.solve_triangular(
+            white.transpose(1, 2), weights.transpose(1, 2), upper=True
+        )
+        weights = unwhitened.transpose(1, 2)
+    return centres_of(weights / (2 * scale), offsets / (2 * scale), shifted.mean(1, True)) + middle
+
+
+def centres_of(weights: Tensor, offsets: Tensor, near: Tensor) -> Tensor:
+    """Centres whose distances give the same classifier as x . w_c + b_c.
+
+    With c_k = w_k - mean w + near + v, -|x - c_k|^2 / 2 differs from x . w_k + b_k by a term of x
+    alone when w_k . v + b_k + |w_k - mean w + near|^2 / 2 is the same for all k, which the
+    shortest such v achieves.
+
+    Args:
+        weights: [tasks, K, L].
+        offsets: [tasks, K].
+        near: [tasks, 1, L], where the centres should lie about.
+    """
+    spread = weights - weights.mean(1, keepdim=True)
+    placed = spread + near
+    wanted = -(offsets + 0.5 * (placed * placed).sum(-1))
+    wanted = (wanted - wanted.mean(1, keepdim=True)).double()
+    gram = (spread @ spread.transpose(1, 2)).double()
+    solved = torch.linalg.pinv(gram, hermitian=True, rtol=1e-10) @ wanted[..., None]
+    return placed + (solved.to(weights.dtype).transpose(1, 2) @ spread)
 
 
 def rectify_anchors(anchors: Tensor, labels: Tensor, before: Tensor, after: Tensor) -> Tensor:
