@@ -15,7 +15,7 @@ from fewview.methods.proto import Proto
 from fewview.methods.registry import get_entry, names
 
 # UGDA and its combinations take longer; `test_ugda.py` checks them with settings of their own.
-PLAIN = [n for n in names() if "ugda" not in n and not get_entry(n).factory.tags.trained]
+PLAIN = [n for n in names() if "ugda" not in n and not get_entry(n).create().tags.trained]
 # Cheaper settings of the same method, where the number of steps or trees is all that changes.
 CHEAPER = {
     "tim": {"steps": 200},

@@ -45,7 +45,7 @@ def known() -> dict[str, dict[str, Any]]:
     return json.loads(FILE.read_text()) if FILE.exists() else {}  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", [n for n in names() if not get_entry(n).factory.tags.trained])
+@pytest.mark.parametrize("name", [n for n in names() if not get_entry(n).create().tags.trained])
 def test_golden(name: str) -> None:
     golden = known().get(name)
     again = f"python tests/methods/test_golden.py {name}"
@@ -65,7 +65,7 @@ def test_no_stale_golden() -> None:
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or [n for n in names() if not get_entry(n).factory.tags.trained]
+    chosen = sys.argv[1:] or [n for n in names() if not get_entry(n).create().tags.trained]
     results = {key: value for key, value in known().items() if key in names()}
     results |= {name: summary(name) for name in chosen}
     FILE.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")

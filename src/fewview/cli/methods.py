@@ -27,12 +27,12 @@ def methods(
         return
     header = (
         "method", "class", "transductive", "base classes", "missing views", "assumes balance",
-        "trained", "version", "what it is",
+        "random draws", "trained", "version", "what it is",
     )  # fmt: skip
     lines = []
     for known in names():
-        factory = get_entry(known).factory
-        tags = factory.tags
+        entry = get_entry(known)
+        factory, tags = entry.factory, entry.create().tags
         lines.append(
             (
                 known,
@@ -41,6 +41,7 @@ def methods(
                 "needed" if tags.needs_base else "for scaling",
                 "handles" if tags.handles_missing else "padded",
                 _yes(tags.assumes_balance),
+                _yes(not tags.deterministic),
                 _yes(tags.trained),
                 str(factory.version),
                 _first_line(factory.__doc__),

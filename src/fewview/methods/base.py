@@ -355,6 +355,14 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 FewviewWarning,
                 stacklevel=3,
             )
+        batch = self.task_batch(query)
+        if self.tags.assumes_balance:
+            self._warn_if_unbalanced(batch)
+        return self.score_batch(batch, self.prepared_)[0].cpu()
+
+    def task_batch(self, query: MultiViewData) -> EpisodeBatch:
+        """The supports given to `fit` and some queries as one scaled task on the device."""
+        query = query.like(self.prepared_.reference, "query")
         dtype = self._numpy_dtype
         scaling = self.prepared_.scaling
         both = [
@@ -362,7 +370,7 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             for part in (self.support_, query)
         ]
         seed = combine(np.array([self.random_state], dtype=np.uint64), stream_key("estimator"))
-        batch = EpisodeBatch(
+        return EpisodeBatch(
             support=tuple(view[None] for view in both[0].views),
             query=tuple(view[None] for view in both[1].views),
             support_mask=both[0].mask[None],
@@ -373,9 +381,6 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             way=len(self.classes_),
             view_names=query.view_names,
         )
-        if self.tags.assumes_balance:
-            self._warn_if_unbalanced(batch)
-        return self.score_batch(batch, self.prepared_)[0].cpu()
 
     def _warn_if_unbalanced(self, batch: EpisodeBatch) -> None:
         """Warn where the nearest class means put most queries of one task into few classes."""

@@ -28,7 +28,7 @@ def minimise_lbfgs(
 
     Steps satisfy the weak Wolfe conditions, found by bisection (Lewis and Overton 2013), so the
     functions need not be convex. A task stops when the largest entry of its gradient is below
-    `tol * max(1, |f|)`, or when no step decreases its function any more.
+    `tol * max(1, |f|)`, or when steps decrease its function by no more than rounding.
 
     Args:
         function_and_gradient: takes x [tasks, ...] and returns values [tasks] and gradients
@@ -66,6 +66,7 @@ def minimise_lbfgs(
     inverses: list[Tensor] = []  # 1 / (step . change), zero where the pair is not used
     floor = -torch.inf if enough is None else enough
     active = _above(gradient, value, tol) & (value > floor)
+    quiet = torch.zeros_like(active, dtype=torch.int64)
     for _ in range(max_iter):
         if not bool(active.any()):
             break
@@ -87,8 +88,11 @@ def minimise_lbfgs(
         changes.append(change)
         if len(steps) > history:
             del steps[0], changes[0], inverses[0]
+        # In floats a value near the minimum falls by rounding only; three such steps are the end.
+        noise = 4 * torch.finfo(value.dtype).eps * value.abs().clamp(min=1.0)
+        quiet = torch.where(value - new_value > noise, torch.zeros_like(quiet), quiet + 1)
         x, value, gradient = new_x, new_value, new_gradient
-        active = found & _above(gradient, value, tol) & (value > floor)
+        active = found & (quiet < 3) & _above(gradient, value, tol) & (value > floor)
     return x.reshape(shape)
 
 

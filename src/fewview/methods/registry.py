@@ -62,7 +62,7 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
             raise FewviewError(f"two methods want the name {name!r}")
         _entries[name] = Entry(name, factory, parameters)
         if "name" not in vars(factory):
-            factory.name = name
+            factory.name = name  # decorators run upwards: the lowest name is the class's own
         return factory
 
     return add
@@ -187,7 +187,7 @@ def expand(text: str) -> list[str]:
         if not part:
             continue
         found = (
-            [name for name in names() if not get_entry(name).factory.tags.trained]
+            [name for name in names() if not get_entry(name).create().tags.trained]
             if part == "all"
             else [part]
         )

@@ -23,6 +23,7 @@ class ViewMoments:
         count: number of samples that have the view.
         mean: float64 [d].
         root: float64 [r, d] with r <= min(count, d); root' root is the sum of squared deviations.
+            As gathered, the deviations themselves where count <= d; merged, at most count - 1 rows.
     """
 
     count: int
@@ -41,19 +42,32 @@ class ViewMoments:
         count = self.count + other.count
         step = other.mean - self.mean
         between = (self.count * other.count / count) ** 0.5 * step
-        root = _compress(torch.cat([self.root, other.root, between[None]]))
+        root = _compress(torch.cat([self._contrasts(), other._contrasts(), between[None]]))
         return ViewMoments(count, self.mean + step * (other.count / count), root)
 
     def covariance(self) -> Tensor:
         """The unbiased covariance [d, d], Eq. 4 [eq:4]; needs two samples."""
+        if self.count < 2:
+            raise FewviewError("a single sample has no covariance; at least two are needed")
         return self.root.T @ self.root / (self.count - 1)
+
+    def _contrasts(self) -> Tensor:
+        """The root in at most count - 1 rows, so that merging does not let it grow."""
+        if self.root.shape[0] < self.count:
+            return self.root
+        # Rows that sum to zero: a reflection of (1, ..., 1) onto the first axis empties that row.
+        axis = torch.ones(self.count, dtype=torch.float64)
+        axis[0] += self.count**0.5
+        shared = (2 / axis.square().sum()) * (axis @ self.root)
+        return self.root[1:] - axis[1:, None] * shared
 
 
 def _compress(root: Tensor) -> Tensor:
     """Reduce a factor to at most d rows with the same root' root."""
     if root.shape[0] <= root.shape[1]:
         return root
-    return torch.linalg.qr(root, mode="r").R
+    reduced: Tensor = torch.linalg.qr(root, mode="r").R
+    return reduced
 
 
 @dataclass
@@ -86,7 +100,7 @@ class ClassStatistics:
         """Add labelled samples; returns self."""
         if data.view_dims != self.view_dims:
             raise FewviewError(
-                f"statistics are about views {self.view_dims}, the new samples have {data.view_dims}"
+                f"statistics are about views {self.view_dims}, new samples have {data.view_dims}"
             )
         for code, label in enumerate(data.classes.tolist()):
             member = data.codes == code

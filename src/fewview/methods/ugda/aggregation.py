@@ -12,6 +12,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Rounding errors of Cholesky coordinates above which the next better way is taken: float64 after
+# float32, and then eigenvectors, which drop directions of less than 1e-6 of the largest extent.
+PRECISION = {torch.float32: 1e-3, torch.float64: 1e-2}
+
 
 def aggregate_exactly(
     anchors: Tensor, queries: Tensor, latent_dim: int | None, full_rank: bool
@@ -47,7 +51,8 @@ def gram_coordinates(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
 
     With G = a a' and any kappa > 0, the Cholesky factor of G + kappa is the anchors' coordinates
     with one more axis on which all of them are equal; queries get the same value there, so
-    distances are those of the projections.
+    distances are those of the projections. Tasks whose anchors nearly depend on each other are
+    done in float64 and, where that is not enough either, by eigenvectors, which cope with any rank.
 
     Args:
         a: [tasks, M, D] with mean zero over M.
@@ -59,11 +64,20 @@ def gram_coordinates(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     gram = gram + kappa
     cross = a @ q.transpose(1, 2) + kappa  # [T, M, N_Q]
     root, failed = torch.linalg.cholesky_ex(gram)
-    if bool(failed.any()):
-        # Anchors that (nearly) repeat each other: the eigenvectors cope with any rank.
-        return principal_scores(a, q, min(a.shape[1] - 1, a.shape[2]))
-    coordinates = torch.linalg.solve_triangular(root, cross, upper=False)
-    return root, coordinates.transpose(1, 2)
+    coordinates = torch.linalg.solve_triangular(root, cross, upper=False).transpose(1, 2)
+    # A pivot is an anchor's squared distance from the span of those before it; rounding errors of
+    # the coordinates grow as the largest entry over the smallest pivot.
+    pivot = root.diagonal(dim1=1, dim2=2).amin(-1).square()
+    errors = torch.finfo(a.dtype).eps * diagonal.amax(-1)
+    weak = (failed > 0) | ~(errors <= PRECISION[a.dtype] * pivot)
+    if bool(weak.any()):
+        if a.dtype != torch.float64:
+            better = gram_coordinates(a[weak].double(), q[weak].double())
+        else:
+            better = principal_scores(a[weak], q[weak], min(a.shape[1] - 1, a.shape[2]))
+        for out, part in ((root, better[0]), (coordinates, better[1])):
+            out[weak] = torch.nn.functional.pad(part, (0, out.shape[-1] - part.shape[-1])).to(out)
+    return root, coordinates
 
 
 def principal_scores(a: Tensor, q: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
@@ -84,8 +98,8 @@ def principal_scores(a: Tensor, q: Tensor, latent_dim: int) -> tuple[Tensor, Ten
     values, vectors = torch.linalg.eigh(gram)
     values = values[:, -latent_dim:].flip(-1)
     vectors = vectors[..., -latent_dim:].flip(-1)
-    floor = values[:, :1].clamp(min=0) * (1e-12 if a.dtype == torch.float64 else 1e-7)
-    kept = values > floor
+    # Rounding of float32 anchors alone gives about 1e-15 of the largest.
+    kept = values > 1e-12 * values[:, :1].clamp(min=0)
     if by_samples:
         scale = torch.where(kept, values.clamp(min=1e-300).rsqrt(), torch.zeros_like(values))
         axes = precise.transpose(1, 2) @ (vectors * scale[:, None])  # [T, D, L]
@@ -110,4 +124,5 @@ def aggregation_loss(anchors: Tensor, latent: Tensor) -> Tensor:
     a = (anchors - anchors.mean(1, keepdim=True)).double()
     z = (latent - latent.mean(1, keepdim=True)).double()
     fit = z @ torch.linalg.lstsq(z, a, driver="gelsd" if a.device.type == "cpu" else None).solution
-    return ((a - fit) ** 2).sum((1, 2))
+    loss: Tensor = ((a - fit) ** 2).sum((1, 2))
+    return loss

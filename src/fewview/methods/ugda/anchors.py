@@ -73,11 +73,14 @@ def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
         [2.0, 2.0]
     """
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    root: Tensor
     root, failed = torch.linalg.cholesky_ex(covariance + ridge * eye)
-    if not bool(failed.any()):
-        return root.transpose(-1, -2)
-    values, vectors = torch.linalg.eigh(covariance)
-    return (values.clamp(min=0) + ridge).sqrt()[..., None] * vectors.transpose(-1, -2)
+    singular = failed > 0
+    if bool(singular.any()):
+        # Those alone: draws of a task must not depend on who else is in the batch.
+        values, vectors = torch.linalg.eigh(covariance[singular])
+        root[singular] = vectors * (values.clamp(min=0) + ridge).sqrt()[..., None, :]
+    return root.transpose(-1, -2)
 
 
 def _factor_noise(

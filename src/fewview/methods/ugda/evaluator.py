@@ -143,7 +143,8 @@ def _pull(z: Tensor, target: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
 
 def _least_squares(target: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
     inverse = torch.linalg.pinv(weights.double()).to(target.dtype)
-    return (target - bias) @ inverse
+    placed: Tensor = (target - bias) @ inverse
+    return placed
 
 
 def _xavier(
@@ -151,7 +152,8 @@ def _xavier(
 ) -> Tensor:
     """Uniform Xavier numbers [len(seeds), *shape] (Glorot and Bengio 2010)."""
     bound = (6.0 / (fan_in + fan_out)) ** 0.5
-    return (uniform(streams(seeds, "evaluator", name), shape, dtype) * 2 - 1) * bound
+    out: Tensor = (uniform(streams(seeds, "evaluator", name), shape, dtype) * 2 - 1) * bound
+    return out
 
 
 def _draw_weights(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, cast
 
 import torch
@@ -23,11 +25,13 @@ from fewview.methods.ugda.rectification import (
     Objective,
     class_centres,
     classify,
+    fit_classifier,
     rectify_fast,
     rectify_with_adam,
 )
 from fewview.methods.ugda.statistics import BaseStatistics, is_dense, stack_statistics
-from fewview.views import FewviewError, MultiViewData
+from fewview.views import FewviewError, FewviewWarning, MultiViewData
+from fewview.views.errors import shorten
 
 SOLVERS = ("exact", "adam", "reference")
 
@@ -158,6 +162,8 @@ class UGDA(Method):
         """Check hyper-parameters."""
         super().validate()
         choose("solver", self.solver, SOLVERS)
+        if isinstance(self.rectify, str):
+            raise FewviewError(f"rectify is {self.rectify!r}; give a tuple of terms, or ()")
         for term in self.rectify:
             choose("rectify", term, TERMS)
         settings = self.settings()
@@ -170,10 +176,15 @@ class UGDA(Method):
             ("tasks_per_batch", 1), ("latent_dim", 1), ("rectify_steps", 0),
         ):  # fmt: skip
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < low):
+            if value is not None and (not isinstance(value, Integral) or value < low):
                 raise FewviewError(f"{name} is {value!r}; it must be a whole number >= {low}")
         if self.ridge < 0:
             raise FewviewError(f"ridge is {self.ridge}; a variance cannot be negative")
+        if self.rectify_tolerance < 0:
+            raise FewviewError(f"rectify_tolerance is {self.rectify_tolerance}; it must be >= 0")
+        for name in ("logit_scale", "learning_rate", "rectify_rate"):
+            if not getattr(self, name) > 0:
+                raise FewviewError(f"{name} is {getattr(self, name)!r}; it must be positive")
 
     def settings(self) -> dict[str, Any]:
         """Parameters that follow the solver where they are None, resolved."""
@@ -197,6 +208,18 @@ class UGDA(Method):
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> BaseStatistics:
         """Base statistics, Eqs. 3 and 4 [eq:3, eq:4]."""
         state = stack_statistics(ClassStatistics.of(base))
+        drowned = [
+            repr(view)
+            for view, variance in zip(base.view_names, state.variances(), strict=True)
+            if self.n_neighbors and self.n_anchors and 0 < variance < 1e-3 * self.ridge
+        ]
+        if drowned:
+            warnings.warn(
+                f"the ridge {self.ridge:g} is more than 1000 times the variance of view "
+                f"{shorten(drowned)}, whose anchors are then noise; scale the views or lower ridge",
+                FewviewWarning,
+                stacklevel=4,
+            )
         for v, view in enumerate(base.view_names):
             known = int(state.available[:, v].sum())
             if 0 < known < self.n_neighbors:
@@ -219,6 +242,13 @@ class UGDA(Method):
             supports, queries = padded.support, padded.query
             per_support = 1
         else:
+            if not bool(state.available.any(0).all()):
+                # A view that no base class has gets no distribution: gaps are padded.
+                batch = pad(
+                    batch,
+                    self.padding,
+                    tuple(_overall_mean(state, v) for v in range(batch.n_views)),
+                )
             rule = settings["mean_rule"]
             around_q = estimate_distribution(
                 batch.query, batch.query_mask, state, self.n_neighbors, rule
@@ -259,21 +289,34 @@ class UGDA(Method):
     ) -> tuple[Tensor, Tensor]:
         """Phase two (ADSR): class centres before and after rectification, [T, K, L] each."""
         settings = self.settings()
-        members = (labels[..., None] == torch.arange(way, device=labels.device)).to(anchors.dtype)
-        before = class_centres(anchors, members)
-        # The entropy of a single query's assignment would push it towards no class at all.
-        terms = tuple(t for t in self.rectify if t != "entropy" or queries.shape[1] > 1)
-        if not terms:
-            return before, before
-        objective = Objective(anchors, members, queries, terms, self.logit_scale)
+        before, objective = self._start(anchors, labels, queries, way)
         steps = settings["rectify_steps"]
+        if objective is None:
+            return before, before
         if settings["rectifier"] == "adam":
             return before, rectify_with_adam(objective, before, steps, self.rectify_rate)
         return before, rectify_fast(objective, before, self.rectify_tolerance, steps)
 
+    def _start(
+        self, anchors: Tensor, labels: Tensor, queries: Tensor, way: int
+    ) -> tuple[Tensor, Objective | None]:
+        """Class centres, and the objective they are to be moved by, if any."""
+        members = (labels[..., None] == torch.arange(way, device=labels.device)).to(anchors.dtype)
+        centres = class_centres(anchors, members)
+        # The entropy of a single query's assignment would push it towards no class at all.
+        terms = tuple(t for t in self.rectify if t != "entropy" or queries.shape[1] > 1)
+        if not terms:
+            return centres, None
+        return centres, Objective(anchors, members, queries, terms, self.logit_scale)
+
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Both phases, then the anchor-based classifier (Eqs. 24 to 26 [eq:35, eq:36])."""
         anchors, labels, queries = self.dense_anchoring(batch, cast(BaseStatistics, state))
+        settings = self.settings()
+        start, objective = self._start(anchors, labels, queries, batch.way)
+        if objective is not None and settings["rectifier"] == "fast":
+            steps = settings["rectify_steps"]
+            return fit_classifier(objective, start, self.rectify_tolerance, steps)(queries)
         _, centres = self.rectified_centres(anchors, labels, queries, batch.way)
         return classify(queries, centres, self.logit_scale)
 

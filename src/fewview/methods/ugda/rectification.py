@@ -9,11 +9,13 @@ centres grow, so every solver of it is a rule of early stopping. `rectify_fast` 
 from __future__ import annotations
 
 import math
+from copy import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fewview.methods.optimise import minimise_adam, minimise_lbfgs
+from fewview.methods.optimise import FunctionAndGradient, minimise_adam, minimise_lbfgs
 from fewview.methods.random import normal, streams
 
 TERMS = ("cross_entropy", "entropy")
@@ -114,18 +116,33 @@ def random_rotation(width: int, like: Tensor) -> Tensor:
     seed = torch.zeros(1, dtype=torch.int64)
     gauss = normal(streams(seed, "rotation", width), (width, width), torch.float64)[0]
     q, r = torch.linalg.qr(gauss)
-    return (q * r.diagonal().sign()).to(device=like.device, dtype=like.dtype)
+    turn: Tensor = (q * r.diagonal().sign()).to(device=like.device, dtype=like.dtype)
+    return turn
+
+
+@dataclass(frozen=True)
+class LinearClassifier:
+    """Logits (x - middle) . w_c + b_c.
+
+    Attributes:
+        weights: [tasks, K, L].
+        offsets: [tasks, K].
+        middle: [tasks, 1, L].
+    """
+
+    weights: Tensor
+    offsets: Tensor
+    middle: Tensor
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Logits [tasks, N, K] of points [tasks, N, L]."""
+        centred = (points - self.middle).to(self.weights.dtype)
+        logits: Tensor = centred @ self.weights.transpose(1, 2) + self.offsets[:, None]
+        return logits.to(points.dtype)
 
 
 def rectify_fast(objective: Objective, centres: Tensor, tolerance: float, max_iter: int) -> Tensor:
     """Minimise until a task's objective is within `tolerance` of its lowest value.
-
-    Scores by distance to K centres are a linear classifier, x . w_c + b_c, whose offsets are tied
-    to the weights. The tie costs nothing: moving all centres together reaches any offsets. So the
-    search runs over weights and free offsets, where the cross-entropy is convex, and the centres
-    are recovered at the end. L-BFGS does not depend on the axes. Where there are more anchors than
-    dimensions, points are whitened first; elsewhere anchors are separable, every solver stops
-    early, and whitening would only speed up the fit of noise.
 
     Args:
         objective: Eq. 21 [eq:31].
@@ -134,6 +151,30 @@ def rectify_fast(objective: Objective, centres: Tensor, tolerance: float, max_it
             told apart, and then the gradient or the number of iterations decides.
         max_iter: most iterations.
     """
+    fit, double = fit_classifier(objective, centres, tolerance, max_iter), 2 * objective.scale
+    near = (centres - fit.middle).mean(1, keepdim=True)
+    found = centres_of(fit.weights / double, fit.offsets / double, near) + fit.middle
+    return found.to(centres.dtype)
+
+
+def fit_classifier(
+    objective: Objective, centres: Tensor, tolerance: float, max_iter: int
+) -> LinearClassifier:
+    """Run the search of `rectify_fast`; the classifier that its centres give.
+
+    Scores by distance to K centres are a linear classifier, x . w_c + b_c, whose offsets are tied
+    to the weights. In K - 1 or more dimensions the tie costs nothing: moving all centres together
+    reaches any offsets. So the search runs over weights and free offsets, where the cross-entropy
+    is convex; `centres_of` recovers the centres. L-BFGS does not depend on the axes. Where there
+    are more anchors than dimensions, points are whitened first; elsewhere anchors are separable,
+    every solver stops early, and whitening would only speed up the fit of noise. In fewer than
+    K - 1 dimensions the centres themselves are moved.
+
+    Queries are better scored by the classifier than by the distances: of classes that lie close
+    together the centres end far away, and their squared lengths swallow the digits that matter.
+    """
+    if centres.shape[2] < centres.shape[1] - 1:
+        return _fit_few_dimensions(objective, centres, tolerance, max_iter)
     points, scale = objective.points, objective.scale
     middle = points.mean(1, keepdim=True)
     x = points - middle
@@ -162,21 +203,34 @@ def rectify_fast(objective: Objective, centres: Tensor, tolerance: float, max_it
         value, slope = objective.of_logits(x @ theta.transpose(1, 2))
         return value, slope.transpose(1, 2) @ x
 
-    theta = minimise_lbfgs(
-        function_and_gradient,
-        start,
-        max_iter=max_iter,
-        max_search=10,
-        tol=1e-3,
-        enough=objective.lowest + tolerance,
-    )
+    theta = _descend(function_and_gradient, start, objective.lowest + tolerance, max_iter)
     weights, offsets = theta[..., :-1], theta[..., -1]
     if white is not None:
         unwhitened = torch.linalg.solve_triangular(
             white.transpose(1, 2), weights.transpose(1, 2), upper=True
         )
         weights = unwhitened.transpose(1, 2)
-    return centres_of(weights / (2 * scale), offsets / (2 * scale), shifted.mean(1, True)) + middle
+    return LinearClassifier(weights, offsets, middle)
+
+
+def _descend(function: FunctionAndGradient, start: Tensor, enough: float, max_iter: int) -> Tensor:
+    return minimise_lbfgs(
+        function, start, max_iter=max_iter, max_search=10, tol=1e-3, enough=enough
+    )
+
+
+def _fit_few_dimensions(
+    objective: Objective, centres: Tensor, tolerance: float, max_iter: int
+) -> LinearClassifier:
+    """Move the centres; in float64, for the problem is not convex and so few dimensions are cheap."""
+    tied = copy(objective)
+    tied.members = objective.members.double()
+    middle = objective.points.mean(1, keepdim=True)
+    tied.points = (objective.points - middle).double()
+    start = (centres - middle).double()
+    found = _descend(tied, start, objective.lowest + tolerance, max_iter)
+    offsets = -objective.scale * (found * found).sum(-1)
+    return LinearClassifier(2 * objective.scale * found, offsets, middle)
 
 
 def centres_of(weights: Tensor, offsets: Tensor, near: Tensor) -> Tensor:
@@ -184,7 +238,7 @@ def centres_of(weights: Tensor, offsets: Tensor, near: Tensor) -> Tensor:
 
     With c_k = w_k - mean w + near + v, -|x - c_k|^2 / 2 differs from x . w_k + b_k by a term of x
     alone when w_k . v + b_k + |w_k - mean w + near|^2 / 2 is the same for all k, which the
-    shortest such v achieves.
+    shortest such v achieves; there is one where the w_k span K - 1 dimensions.
 
     Args:
         weights: [tasks, K, L].
@@ -197,7 +251,8 @@ def centres_of(weights: Tensor, offsets: Tensor, near: Tensor) -> Tensor:
     wanted = (wanted - wanted.mean(1, keepdim=True)).double()
     gram = (spread @ spread.transpose(1, 2)).double()
     solved = torch.linalg.pinv(gram, hermitian=True, rtol=1e-10) @ wanted[..., None]
-    return placed + (solved.to(weights.dtype).transpose(1, 2) @ spread)
+    out: Tensor = placed + solved.to(weights.dtype).transpose(1, 2) @ spread
+    return out
 
 
 def rectify_anchors(anchors: Tensor, labels: Tensor, before: Tensor, after: Tensor) -> Tensor:

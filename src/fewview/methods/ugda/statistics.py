@@ -43,6 +43,21 @@ class BaseStatistics(State):
         """Number of base classes, C."""
         return int(self.available.shape[0])
 
+    def variances(self) -> list[float]:
+        """Variance of every view, within and between classes, averaged over its features."""
+        out = []
+        for v, means in enumerate(self.means):
+            has = self.available[:, v]
+            if not bool(has.any()):
+                out.append(0.0)
+                continue
+            if self.covariances[v].numel():
+                within = self.covariances[v][has].diagonal(dim1=1, dim2=2).mean()
+            else:
+                within = self.factors[v][has].square().sum(1).mean()
+            out.append(float(within + means[has].var(0, correction=0).mean()))
+        return out
+
 
 def is_dense(width: int, rank: int) -> bool:
     """Whether anchors of a view are drawn from dense covariances rather than from factors."""
@@ -78,6 +93,14 @@ def stack_statistics(statistics: ClassStatistics) -> BaseStatistics:
             stacklevel=4,
         )
     available = torch.tensor(known, dtype=torch.bool).reshape(len(labels), len(views))
+    unknown = [repr(view) for view, has in zip(views, available.any(0), strict=True) if not has]
+    if unknown and len(unknown) < len(views):
+        warnings.warn(
+            f"no base class tells about view {shorten(unknown)}; it is used as it is, unscaled if "
+            "no base sample has it",
+            FewviewWarning,
+            stacklevel=4,
+        )
     means, factors, covariances = [], [], []
     for index, (view, width) in enumerate(statistics.view_dims.items()):
         rows = [

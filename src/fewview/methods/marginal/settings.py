@@ -1,0 +1,236 @@
+"""The settings of Marginal, and choosing them on episodes of base classes alone.
+
+Some base classes play the novel ones, the others stay base classes, a few times over. Half of the
+pretended tasks have balanced queries, half have class shares drawn from a Dirichlet distribution.
+Novel classes are never seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
+from fewview.views import FewviewError, MultiViewData
+from fewview.views.random import combine, raw, smallest, stream_key
+
+# Tried one group at a time, in this order, the present value always among them.
+GRID: tuple[dict[str, tuple[Any, ...]], ...] = (
+    {"scaling": ("standard+unit", "standard", "scale")},
+    {"components": (64, 32)},
+    {"shrinkage": (0.1, 0.03, 0.3)},
+    {"prior": (0.5, 0.25, 0.9)},
+    {"temperature": (0.5, 0.25, 1.0), "anneal": (0.7, 0.2)},
+    {"balance": (0.5, 0.0, 0.25, 0.75)},
+)
+N_FOLDS = 3
+EPISODES_PER_FOLD = 12
+MOST_QUERIES = 75
+MOST_BASE_CLASSES = 40
+MOST_PER_CLASS = 60
+# A change must be better by this share of its paired standard error, or the present value stays.
+PATIENCE = 1.0
+# Temperatures of the final scores that calibration chooses from.
+CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 4.0, 45))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that `settings="auto"` chooses; the values here are the stated defaults.
+
+    Attributes:
+        scaling: of every view, before its principal components.
+        components: most principal components of a view.
+        shrinkage: of covariances towards a sphere in every view.
+        prior: share of the total covariance in the covariance of class means.
+        temperature: factor of scores inside the rounds.
+        anneal: share of `temperature` that the first round starts with.
+        balance: from 0 (class masses free) to 1 (equal).
+        calibration: factor of the final scores.
+    """
+
+    scaling: str = "standard+unit"
+    components: int = 64
+    shrinkage: float = 0.1
+    prior: float = 0.5
+    temperature: float = 0.5
+    anneal: float = 0.7
+    balance: float = 0.5
+    calibration: float = 1.0
+
+
+@dataclass(frozen=True)
+class SettingsChoice:
+    """What was chosen and why.
+
+    Attributes:
+        settings: the choice.
+        accuracy: of the pretended tasks with it; NaN where nothing was tried.
+        reason: one sentence.
+        seconds: time it took.
+    """
+
+    settings: Settings
+    accuracy: float
+    reason: str
+    seconds: float = 0.0
+
+
+# Scores the queries of pretended tasks with settings: (settings, base, data, episodes) -> scores.
+Scorer = Callable[[Settings, MultiViewData, MultiViewData, Episodes, TaskSpec], Tensor]
+
+
+def enough_classes(n_classes: int, way: int) -> bool:
+    """Whether base classes can be divided into pretended tasks and a rest to learn from.
+
+    Example:
+        >>> enough_classes(8, 3), enough_classes(7, 3)
+        (True, False)
+    """
+    return n_classes >= 2 * way + 2
+
+
+def choose_settings(
+    base: MultiViewData,
+    task: TaskSpec,
+    seed: int,
+    score: Scorer,
+    fixed: Mapping[str, Any],
+) -> SettingsChoice:
+    """Choose settings one group at a time by mean accuracy on pretended tasks.
+
+    A value replaces the present one where it is better by more than one paired standard error:
+    with a few dozen tasks smaller differences are chance. Calibration comes last, by likelihood.
+
+    Args:
+        base: base samples, unscaled.
+        task: way, shot and missing views that settings are chosen for.
+        seed: of folds and tasks.
+        score: runs pretended tasks.
+        fixed: settings that the user has set.
+    """
+    start = perf_counter()
+    settings = replace(Settings(), **fixed)
+    n_classes = len(base.classes)
+    try:
+        if not enough_classes(n_classes, task.way):
+            raise FewviewError(
+                f"{n_classes} base classes are fewer than 2 x {task.way} ways + 2 = "
+                f"{2 * task.way + 2}"
+            )
+        parts = _folds(base, task, seed)
+    except FewviewError as error:
+        reason = f"settings are the defaults, not chosen: {error}"
+        return SettingsChoice(settings, float("nan"), reason, perf_counter() - start)
+    best = _accuracy(settings, parts, score)
+    tried = 1
+    for group in GRID:
+        for name, values in group.items():
+            if name in fixed:
+                continue
+            options = [value for value in values if value != getattr(settings, name)]
+            found = [_accuracy(replace(settings, **{name: v}), parts, score) for v in options]
+            tried += len(found)
+            if not found:
+                continue
+            top = max(range(len(found)), key=lambda index: float(found[index].mean()))
+            gain = found[top] - best
+            if gain.mean() > PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain)) and gain.mean() > 0:
+                settings, best = replace(settings, **{name: options[top]}), found[top]
+    if "calibration" not in fixed:
+        settings = replace(settings, calibration=_calibrate(settings, parts, score))
+    reason = f"chosen on {len(best)} tasks of base classes, {tried} settings tried"
+    return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    known: MultiViewData
+    unknown: MultiViewData
+    episodes: tuple[Episodes, ...]
+    task: TaskSpec
+
+
+def _folds(base: MultiViewData, task: TaskSpec, seed: int) -> list[_Fold]:
+    """Divide base classes, and draw balanced and unbalanced tasks from the pretended novel ones."""
+    sizes = np.bincount(base.codes, minlength=len(base.classes))
+    shot = max(task.shots)
+    if sizes.min() < shot + 1:
+        raise FewviewError(f"a base class has {sizes.min()} samples, {shot} shot(s) need more")
+    queries = int(min(task.queries, max(2, MOST_QUERIES // task.way), sizes.min() - shot))
+    shape = replace(task, shot=shot, queries=queries, query_counts="balanced")
+    states = combine(np.arange(N_FOLDS, dtype=np.uint64), stream_key("marginal folds", seed))
+    orders = smallest(raw(states, len(sizes)), len(sizes))
+    out = []
+    for number, order in enumerate(orders.tolist()):
+        order = order[:MOST_BASE_CLASSES]
+        n_novel = max(task.way, min(len(order) // 2, len(order) - task.way - 1, 3 * task.way))
+        novel, rest = order[:n_novel], order[n_novel:]
+        unknown = base[np.isin(base.codes, novel)]
+        episodes = []
+        for counts in ("balanced", "dirichlet:2"):
+            wanted = replace(shape, query_counts=counts)
+            if counts != "balanced":
+                # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
+                room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)
+                fewer = min(queries, max(1, room // (3 * task.way)))
+                wanted = replace(wanted, queries=fewer)
+            sampler = EpisodeSampler(unknown, wanted, seed=seed, name=f"marginal {number}")
+            try:
+                episodes.append(sampler.draw(0, EPISODES_PER_FOLD // 2))
+            except FewviewError:
+                continue
+        out.append(
+            _Fold(_thinned(base[np.isin(base.codes, rest)]), unknown, tuple(episodes), shape)
+        )
+    return out
+
+
+def _thinned(data: MultiViewData) -> MultiViewData:
+    """At most `MOST_PER_CLASS` samples of every class: choosing takes seconds, not minutes."""
+    sizes = np.bincount(data.codes)
+    if sizes.max() <= MOST_PER_CLASS:
+        return data
+    keys = raw(np.array(stream_key("thinned"), dtype=np.uint64), len(data))
+    keep = []
+    for code in range(len(sizes)):
+        rows = np.flatnonzero(data.codes == code)
+        keep.append(rows[smallest(keys[rows], min(len(rows), MOST_PER_CLASS))])
+    return data[np.sort(np.concatenate(keep))]
+
+
+def _scored(settings: Settings, parts: list[_Fold], score: Scorer) -> list[tuple[Tensor, Tensor]]:
+    out = []
+    for part in parts:
+        for episodes in part.episodes:
+            scores = score(settings, part.known, part.unknown, episodes, part.task)
+            out.append((scores.double(), torch.from_numpy(episodes.query_labels)))
+    return out
+
+
+def _accuracy(settings: Settings, parts: list[_Fold], score: Scorer) -> Any:
+    """Accuracy of every pretended task, one array."""
+    found = [
+        (scores.argmax(-1) == labels).double().mean(1)
+        for scores, labels in _scored(settings, parts, score)
+    ]
+    return torch.cat(found).numpy()
+
+
+def _calibrate(settings: Settings, parts: list[_Fold], score: Scorer) -> float:
+    """Factor of the final scores with the best likelihood of the true classes."""
+    scored = _scored(replace(settings, calibration=1.0), parts, score)
+    losses = []
+    for factor in CALIBRATIONS:
+        logs = [
+            torch.log_softmax(factor * scores, dim=-1).gather(2, labels[..., None]).mean()
+            for scores, labels in scored
+        ]
+        losses.append(-float(torch.stack(logs).mean()))
+    return CALIBRATIONS[int(np.argmin(losses))]
