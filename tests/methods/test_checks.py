@@ -14,13 +14,16 @@ from fewview.methods.checks import CHECKS, check_method
 from fewview.methods.proto import Proto
 from fewview.methods.registry import get_entry, names
 
-# UGDA and its combinations take longer; `test_ugda.py` checks them with settings of their own.
-PLAIN = [n for n in names() if "ugda" not in n and not get_entry(n).create().tags.trained]
-# Cheaper settings of the same method, where the number of steps or trees is all that changes.
+PLAIN = [n for n in names() if not get_entry(n).create().tags.trained]
+# Cheaper settings of the same method, where the number of steps, trees or anchors is all that
+# changes; `test_ugda.py` checks UGDA's other solvers.
 CHEAPER = {
     "tim": {"steps": 200},
     "alpha-tim": {"steps": 200},
     "concat-hgb": {"estimator__max_iter": 3},
+    "ugda": {"n_anchors": 10},
+    "ptmap+ugda": {"source__n_anchors": 10},
+    "rfs+ugda": {"source__n_anchors": 10},
 }
 FEWER_TASKS = {"concat-hgb": 24, "concat-logistic": 50}
 

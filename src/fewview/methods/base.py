@@ -383,19 +383,19 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def _warn_if_unbalanced(self, batch: EpisodeBatch) -> None:
-        """Warn where the nearest class means put most queries of one task into few classes."""
-        from fewview.methods.proto import class_means, squared_distances
+        """Warn where the nearest supports put most queries of one task into few classes."""
+        from fewview.methods.partial_nn import PartialNN
 
         if batch.n_query < 5 * batch.way:
             return  # too few to tell
-        support, query = pad(batch, "episode", self.prepared_.base_means).concatenated()
-        nearest = squared_distances(query, class_means(support, batch.one_hot()))[0].argmin(-1)
+        # Distances over shared views: padded views draw queries to some classes by themselves.
+        nearest = PartialNN().scores(batch, State())[0].argmax(-1)
         shares = torch.bincount(nearest, minlength=batch.way).double() / batch.n_query
         if float((shares - 1 / batch.way).abs().sum()) / 2 > UNBALANCED:
             text = ", ".join(f"{100 * share:.0f} %" for share in shares[:10].tolist())
             warnings.warn(
                 f"{type(self).__name__} assumes equally many queries of every class, and these "
-                f"look unbalanced ({text} by nearest class mean); a method that does not assume "
+                f"look unbalanced ({text} by nearest support); a method that does not assume "
                 "it may do better",
                 FewviewWarning,
                 stacklevel=4,

@@ -102,6 +102,9 @@ class ClassStatistics:
             raise FewviewError(
                 f"statistics are about views {self.view_dims}, new samples have {data.view_dims}"
             )
+        if (data.codes < 0).any():
+            row = int((data.codes < 0).argmax())
+            raise FewviewError(f"row {row} has no label, so no class it tells about; drop it first")
         for code, label in enumerate(data.classes.tolist()):
             member = data.codes == code
             known = self.classes.setdefault(label, {})

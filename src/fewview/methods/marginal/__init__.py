@@ -3,6 +3,8 @@
 projection -> statistics -> model (evidence, posterior, scores) -> balance -> method
 """
 
-from fewview.methods.marginal.method import Marginal
+from fewview.methods.marginal.imputer import MarginalImputer
+from fewview.methods.marginal.method import Marginal, MarginalState
+from fewview.methods.marginal.statistics import MarginalStatistics
 
-__all__ = ["Marginal"]
+__all__ = ["Marginal", "MarginalImputer", "MarginalState", "MarginalStatistics"]

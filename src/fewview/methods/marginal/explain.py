@@ -132,20 +132,12 @@ def class_uncertainty(model: Gaussians, support_mask: Tensor, members: Tensor) -
         full[columns[:, None], columns] = block
         weight = members[pattern == index].sum(0).double()
         information += weight[:, None, None] * full
-    # inv(inv(B) + K) = B - B inv(I + K B) K B, which needs no inverse of B.
+    # inv(inv(B) + K) = inv(I + B K) B, which needs no inverse of B.
     identity = torch.eye(width, dtype=torch.float64, device=between.device)
-    after = torch.linalg.solve(
-        (identity + between @ information).contiguous(), between.expand(way, -1, -1)
-    )
-    shares = [
-        part.sum(-1) / before.sum().clamp(min=1e-30)
-        for part, before in zip(
-            after.diagonal(dim1=-2, dim2=-1).split(model.dims, dim=-1),
-            between.diagonal().split(model.dims),
-            strict=True,
-        )
-    ]
-    return torch.stack(shares, dim=-1).clamp(0, 1)
+    after = torch.linalg.solve(identity + between @ information, between.expand(way, -1, -1))
+    before = model.view_sums(between.diagonal()).clamp(min=1e-30)
+    shares: Tensor = model.view_sums(after.diagonal(dim1=-2, dim2=-1)) / before
+    return shares.clamp(0, 1)
 
 
 def _array(tensor: Tensor) -> FloatArray:

@@ -33,6 +33,8 @@ SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view")
 # Share of the rounds over which the temperature rises to its full value.
 RISE = 0.3
+# A task has settled when no responsibility changes by more than this.
+SETTLED = 0.01
 # Preparing does not depend on the task once the settings are fixed.
 ANY_TASK = TaskSpec(way=2)
 _choices: dict[Any, SettingsChoice] = {}
@@ -84,7 +86,7 @@ class Marginal(Method):
         calibration: factor of the final scores.
         score: `"predictive"` or `"variational"`.
         transductive: whether queries are used together; False classifies each one alone.
-        n_iter: rounds.
+        n_iter: most rounds; a task stops early when its queries have settled.
         rank: most directions in which class means differ; None keeps all. Above about 128 rounds
             take long and answers hardly change.
         structure: `"full"`, or an ablation: `"no between"` (class means may lie anywhere,
@@ -251,26 +253,42 @@ class Marginal(Method):
             scores = variational_scores(evidence, belief)
         if not self.transductive or batch.n_query == 1 or self.n_iter == 0:
             return settings.calibration * scores
-        potentials = None
+        scores = self._rounds(evidence, members, scores, settings)
+        log_r, _ = balanced_softmax(settings.temperature * scores, settings.balance)
+        return settings.calibration * log_r
+
+    def _rounds(
+        self, evidence: Evidence, members: Tensor, scores: Tensor, settings: Settings
+    ) -> Tensor:
+        """Rounds of expectation maximisation; a task stops when its queries have settled."""
+        out = scores.clone()
+        open_tasks = torch.arange(len(out), device=out.device)
+        before, potentials = torch.zeros_like(scores), scores.new_zeros(len(out), out.shape[2])
         for index in range(self.n_iter):
             done = min(1.0, index / (RISE * self.n_iter))
             factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
             log_r, potentials = balanced_softmax(
                 factor * scores, settings.balance, start=potentials
             )
-            scores = variational_scores(evidence, posterior(evidence, members, log_r.exp()))
-        log_r, _ = balanced_softmax(
-            settings.temperature * scores, settings.balance, start=potentials
-        )
-        return settings.calibration * log_r
+            r = log_r.exp()
+            moving = (r - before).abs().amax((1, 2)) > SETTLED
+            if done == 1.0 and not bool(moving.all()):
+                open_tasks, r, potentials = open_tasks[moving], r[moving], potentials[moving]
+                evidence, members = evidence.tasks(moving), members[moving]
+                if not len(open_tasks):
+                    break
+            scores = variational_scores(evidence, posterior(evidence, members, r))
+            out[open_tasks], before = scores, r
+        return out
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Projected samples, one precision and its inverse per class, information of patterns."""
         samples = n_support + n_query
         kept = [min(width, self.resolved().components) for width in dims]
         rank = min(sum(kept), self.rank or sum(kept))
-        patterns = min(samples, 2 ** min(len(dims), 30) - 1)
-        shared = 2 ** min(len(dims), 30) <= 1024  # the same few patterns in every task
+        possible: int = (1 << min(len(dims), 30)) - 1
+        patterns = min(samples, possible)
+        shared = possible < 1024  # the same few patterns in every task
         floats = 2 * samples * (sum(dims) + 2 * sum(kept) + way * rank) + 6 * way * rank**2
         floats += way * patterns + (0 if shared else 2 * patterns * rank**2)
         return floats * self._torch_dtype.itemsize
@@ -313,8 +331,9 @@ def _restructured(moments: Moments, settings: Settings, structure: str) -> Gauss
     elif structure == "diagonal":
         within = torch.diag(within.diagonal())
     else:
-        blocks = [torch.ones(width, width, dtype=within.dtype) for width in model.dims]
-        same_view = torch.block_diag(*blocks)
+        widths = torch.tensor(model.dims)
+        view = torch.arange(len(widths)).repeat_interleave(widths)
+        same_view = view[:, None] == view
         within, between = within * same_view, between * same_view
     return replace(model, within=within, between=between)
 

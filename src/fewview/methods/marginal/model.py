@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 # Elements of the largest tensor made at once while queries are scored.
-CHUNK = 1 << 24
+CHUNK = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,22 @@ class Gaussians:
         widths = torch.tensor(self.dims, device=views.device)
         return torch.repeat_interleave(views, widths).nonzero()[:, 0]
 
+    def view_sums(self, values: Tensor) -> Tensor:
+        """Sum over the coordinates of every view: [..., d] -> [..., V]."""
+        return view_sums(values, self.dims)
+
+
+def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Sum over the coordinates of every view: [..., d] -> [..., V].
+
+    Example:
+        >>> view_sums(torch.tensor([1.0, 2.0, 3.0]), (1, 2)).tolist()
+        [1.0, 5.0]
+    """
+    ends = torch.tensor(dims, device=values.device).cumsum(0)
+    parts = [values[..., e - n : e].sum(-1) for e, n in zip(ends.tolist(), dims, strict=True)]
+    return torch.stack(parts, dim=-1)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -63,6 +79,16 @@ class Evidence:
     query: Tensor
     support_pattern: Tensor
     query_pattern: Tensor
+
+    def tasks(self, key: Tensor) -> Evidence:
+        """Return the evidence of some of the tasks."""
+        return Evidence(
+            self.information,
+            self.support[key],
+            self.query[key],
+            self.support_pattern[key],
+            self.query_pattern[key],
+        )
 
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
@@ -88,7 +114,8 @@ def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
         keep[:-rank] = False
     if not bool(keep.any()):
         keep[-1] = True
-    return (root @ (vectors[:, keep] * values[keep].clamp(min=0).sqrt())).flip(1)
+    out: Tensor = root @ (vectors[:, keep] * values[keep].clamp(min=0).sqrt())
+    return out.flip(1)
 
 
 def gather_evidence(
@@ -228,9 +255,7 @@ def predictive_scores(evidence: Evidence, belief: Posterior, support_counts: Ten
     low = 0
     while low < len(listed):
         high = low + 1
-        while (
-            high < len(listed) and (high + 1 - low) * rank * max(rank, listed[high]) <= CHUNK // 8
-        ):
+        while high < len(listed) and (high + 1 - low) * rank * max(rank, listed[high]) <= CHUNK:
             high += 1
         begin, end = int(starts[low]), int(starts[high - 1]) + listed[high - 1]
         rows = order[begin:end]
@@ -254,4 +279,5 @@ def _normaliser(precision: Tensor, shift: Tensor, kind: Tensor) -> Tensor:
     half_log = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     inverse = torch.cholesky_inverse(factor)
     quadratic = (inverse[kind] @ shift[..., None])[..., 0] * shift
-    return quadratic.sum(-1) / 2 - half_log[kind]
+    out: Tensor = quadratic.sum(-1) / 2 - half_log[kind]
+    return out

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from fewview.views.random import stream_key, uniform
 
 # Above this size the leading axes are found by Lanczos iteration instead of a full decomposition.
 DENSE_SIZE = 600
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,7 @@ def fit_projection(data: MultiViewData, components: int) -> Projection:
     return Projection(tuple(axes), tuple(shifts))
 
 
-def _principal_axes(
-    rows: np.ndarray[tuple[int, int], np.dtype[np.float64]], components: int
-) -> tuple[
-    np.ndarray[tuple[int, int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]
-]:
+def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:
     n, width = rows.shape
     if n == 0:
         return np.eye(width, 1), np.zeros(width)

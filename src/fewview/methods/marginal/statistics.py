@@ -7,12 +7,12 @@ every pair of views is estimated from the samples that have both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from fewview.methods.marginal.model import Gaussians
+from fewview.methods.marginal.model import Gaussians, view_sums
 from fewview.methods.marginal.projection import Projection
 from fewview.views import FewviewError, MultiViewData
 
@@ -78,9 +78,13 @@ class MarginalStatistics:
             out.sums[label] = other.sums[label] + (out.sums[label] if known else 0)
         return out
 
-    def moments(self) -> Moments:
-        """Mean, within-class, between-class and total covariance, unshrunk."""
-        if len(self.counts) < 2:
+    def moments(self, *, one_class: bool = False) -> Moments:
+        """Mean, within-class, between-class and total covariance, unshrunk.
+
+        Args:
+            one_class: accept samples of one class, whose between-class covariance is zero.
+        """
+        if len(self.counts) < (1 if one_class else 2):
             raise FewviewError(
                 f"the base set has {len(self.counts)} class(es); how much classes differ can be "
                 "learnt from two or more only"
@@ -136,8 +140,12 @@ class Moments:
 
     def repaired(self) -> Moments:
         """Make every matrix positive semi-definite: pairwise moments need not be."""
-        parts = (_nearest(m, self.dims) for m in (self.within, self.between, self.total))
-        return Moments(self.mean, *parts, self.dims)
+        return replace(
+            self,
+            within=_nearest(self.within, self.dims),
+            between=_nearest(self.between, self.dims),
+            total=_nearest(self.total, self.dims),
+        )
 
     def shrunk(self, shrinkage: float, prior: float) -> Gaussians:
         """S and B of the model, shrunk view by view so that views do not touch each other.
@@ -160,8 +168,8 @@ class Moments:
 
     def block_means(self, matrix: Tensor) -> Tensor:
         """Mean diagonal entry of the block of every view, at each of its coordinates: [d]."""
-        parts = matrix.diagonal().split(self.dims)
-        return torch.cat([part.mean().expand_as(part) for part in parts])
+        widths = torch.tensor(self.dims)
+        return (view_sums(matrix.diagonal(), self.dims) / widths).repeat_interleave(widths)
 
 
 def _shrink(matrix: Tensor, amount: float, target: Tensor) -> Tensor:
@@ -173,11 +181,7 @@ def _nearest(matrix: Tensor, dims: tuple[int, ...]) -> Tensor:
     matrix = (matrix + matrix.T) / 2
     values, vectors = torch.linalg.eigh(matrix)
     clipped = (vectors * values.clamp(min=0)) @ vectors.T
-    before, after = matrix.diagonal().split(dims), clipped.diagonal().split(dims)
-    scale = torch.cat(
-        [
-            (b.sum().clamp(min=0) / a.sum().clamp(min=1e-30)).sqrt().expand_as(b)
-            for b, a in zip(before, after, strict=True)
-        ]
-    )
-    return scale[:, None] * clipped * scale
+    before, after = (view_sums(m.diagonal(), dims).clamp(min=1e-30) for m in (matrix, clipped))
+    scale = (before / after).sqrt().repeat_interleave(torch.tensor(dims))
+    out: Tensor = scale[:, None] * clipped * scale
+    return out

@@ -1,0 +1,413 @@
+"""Marginal is exact: against direct Gaussian computation, and in what it must not depend on."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.checks import check_method, gather, synthetic_data
+from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
+from fewview.methods.marginal.balance import balanced_softmax
+from fewview.methods.marginal.projection import fit_projection
+
+EXACT: dict[str, Any] = {
+    "settings": "default", "transductive": False, "dtype": "float64", "rank": None,
+}  # fmt: skip
+
+
+def setting(
+    eta: float, shot: int = 1, **parameters: Any
+) -> tuple[Marginal, Any, EpisodeBatch, torch.Tensor]:
+    base, novel = synthetic_data()
+    method = Marginal(**{**EXACT, **parameters})
+    task = TaskSpec(way=3, shot=shot, queries=4, eta=eta)
+    prepared = method.prepare_base(base, task)
+    batch = gather(method, prepared, novel, EpisodeSampler(novel, task).draw(0, 5))
+    return method, prepared, batch, method.score_batch(batch, prepared)
+
+
+def joint_log_density(model: Any, samples: np.ndarray, masks: np.ndarray) -> float:
+    """Log-density of observed coordinates of samples of one class, from the joint Gaussian."""
+    n, d = samples.shape
+    covariance = np.kron(np.ones((n, n)), model.between.numpy())
+    covariance += np.kron(np.eye(n), model.within.numpy())
+    seen = np.repeat(masks, model.dims, axis=1).reshape(-1)
+    values = (samples - model.mean.numpy()).reshape(-1)[seen]
+    assert seen.size == n * d
+    return float(multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(values))
+
+
+@pytest.mark.parametrize(("eta", "shot"), [(0.0, 1), (0.3, 1), (0.5, 3)])
+def test_predictive_is_the_likelihood_ratio(eta: float, shot: int) -> None:
+    """log p(query, supports of c) - log p(supports of c) - log p(query), by brute force."""
+    _, prepared, batch, scores = setting(eta, shot)
+    state = prepared.state
+    support = state.projection.apply(batch.support, batch.support_mask).numpy()
+    query = state.projection.apply(batch.query, batch.query_mask).numpy()
+    for t in range(2):
+        for q in (0, 5, 10):
+            wanted = []
+            one, one_mask = query[t, q : q + 1], batch.query_mask[t, q : q + 1].numpy()
+            for c in range(3):
+                own = (batch.support_labels[t] == c).numpy()
+                few, few_mask = support[t, own], batch.support_mask[t, own].numpy()
+                both = np.concatenate([few, one]), np.concatenate([few_mask, one_mask])
+                wanted.append(
+                    joint_log_density(state.model, *both)
+                    - joint_log_density(state.model, few, few_mask)
+                    - joint_log_density(state.model, one, one_mask)
+                )
+            found = scores[t, q].numpy()
+            # Also the differences between classes, in the original (not z) coordinates.
+            assert found - found.mean() == pytest.approx(wanted - np.mean(wanted), abs=1e-7)
+
+
+def test_variational_is_its_formula() -> None:
+    method, prepared, batch, scores = setting(0.3, 2, score="variational")
+    model = prepared.state.model
+    s, b, mu = (part.numpy() for part in (model.within, model.between, model.mean))
+    support = prepared.state.projection.apply(batch.support, batch.support_mask).numpy()[0]
+    query = prepared.state.projection.apply(batch.query, batch.query_mask).numpy()[0]
+    assert method.score == "variational"
+
+    def precision(mask: torch.Tensor) -> np.ndarray:
+        seen = np.flatnonzero(np.repeat(mask.numpy(), model.dims))
+        out = np.zeros_like(s)
+        out[np.ix_(seen, seen)] = np.linalg.inv(s[np.ix_(seen, seen)])
+        return out
+
+    columns = []
+    for c in range(3):
+        lam, h = np.linalg.inv(b), np.zeros(len(mu))
+        for i in np.flatnonzero((batch.support_labels[0] == c).numpy()):
+            k = precision(batch.support_mask[0, i])
+            lam, h = lam + k, h + k @ (support[i] - mu)
+        spread = np.linalg.inv(lam)
+        mean = mu + spread @ h
+        values = []
+        for q in range(len(query)):
+            k = precision(batch.query_mask[0, q])
+            e = query[q] - mean
+            values.append(-(e @ k @ e + np.trace(k @ spread)) / 2)
+        columns.append(values)
+    wanted = np.array(columns).T
+    wanted -= wanted.mean(1, keepdims=True)
+    found = (scores[0] - scores[0].mean(1, keepdim=True)).numpy()
+    assert found == pytest.approx(wanted, abs=1e-7)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"transductive": True}, {"rank": 4}])
+def test_absent_view_is_dropped_view(parameters: dict[str, Any]) -> None:
+    base, novel = synthetic_data()
+    task = TaskSpec(way=3, shot=2, queries=4, eta=0.2)
+    kept = ["colour", "sound"]
+    episodes = EpisodeSampler(novel.select_views(kept), task).draw(0, 4)
+    wide_mask = {}
+    for what in ("support_mask", "query_mask"):
+        narrow = getattr(episodes, what)
+        wide_mask[what] = np.stack(
+            [narrow[..., 0], np.zeros_like(narrow[..., 0]), narrow[..., 1]], axis=-1
+        )
+    wide = replace(episodes, view_names=novel.view_names, **wide_mask)
+    method = Marginal(**{**EXACT, **parameters})
+    few, many = base.select_views(kept), base
+    narrow_scores = method.score_episodes(
+        novel.select_views(kept), episodes, method.prepare_base(few, task)
+    )
+    wide_scores = method.score_episodes(novel, wide, method.prepare_base(many, task))
+    assert torch.allclose(narrow_scores, wide_scores, atol=1e-7)
+    # Beside a task that has the view, the answer stays the same.
+    full = EpisodeSampler(novel, task).draw(0, 4)
+    mixed = replace(
+        wide,
+        **{
+            name: np.concatenate([getattr(wide, name), getattr(full, name)])
+            for name in (
+                "support", "query", "support_labels", "query_labels", "support_mask",
+                "query_mask", "seeds", "classes",
+            )
+        },
+    )  # fmt: skip
+    both = method.score_episodes(novel, mixed, method.prepare_base(many, task))
+    assert torch.allclose(both[:4], wide_scores, atol=1e-7)
+
+
+def test_merged_statistics_equal_the_whole() -> None:
+    base, _ = synthetic_data()
+    mask = np.ones((len(base), 3), dtype=bool)
+    mask[::3, 0] = mask[1::3, 2] = False
+    for data in (base, base.with_mask(mask)):
+        projection = fit_projection(data, 64)
+        whole = MarginalStatistics(projection).update(data).moments()
+        parts = [MarginalStatistics(projection).update(data[start::4]) for start in range(4)]
+        merged = parts[3].merge(parts[1]).merge(parts[0].merge(parts[2])).moments()
+        for name in ("mean", "within", "between", "total"):
+            assert torch.allclose(getattr(whole, name), getattr(merged, name), atol=1e-10), name
+
+
+def test_moments_of_complete_data() -> None:
+    base, _ = synthetic_data()
+    projection = fit_projection(base, 64)
+    rows = projection.apply(
+        [torch.from_numpy(block.copy()) for block in base.views.values()],
+        torch.ones(len(base), 3, dtype=torch.bool),
+    ).numpy()
+    moments = MarginalStatistics(projection).update(base).moments()
+    means = np.stack([rows[base.codes == c].mean(0) for c in range(6)])
+    residual = rows - means[base.codes]
+    assert moments.within.numpy() == pytest.approx(residual.T @ residual / (len(rows) - 6))
+    assert moments.between.numpy() == pytest.approx(np.cov(means.T))
+    assert moments.mean.numpy() == pytest.approx(means.mean(0), abs=1e-12)
+    assert moments.total.numpy() == pytest.approx(np.cov(rows.T, bias=True))
+    lengths = [rows[:, a:b] for a, b in ((0, 5), (5, 13), (13, 16))]
+    assert [np.square(part).sum(1).mean() for part in lengths] == pytest.approx([1.0] * 3)
+
+
+# ---------------------------------------------------------------------------- balance
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_balance_weight(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = 4 * torch.randn(6, 20, 4, generator=generator, dtype=dtype)
+    logits[..., 0] += 3
+    free, balanced = (balanced_softmax(logits, w)[0].exp() for w in (0.0, 1.0))
+    assert torch.allclose(free, torch.softmax(logits, -1))
+    assert torch.allclose(balanced.sum(1), torch.full((6, 4), 5.0, dtype=dtype), atol=1e-3)
+    gaps = []
+    for weight in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0):
+        log_plan, v = balanced_softmax(logits, weight)
+        plan = log_plan.exp()
+        assert torch.allclose(plan.sum(-1), torch.ones(6, 20, dtype=dtype), atol=1e-5)
+        gaps.append(float((plan.sum(1) - 5).abs().sum()))
+        if 0 < weight < 1:  # the fixed point of the damped sweep
+            again = weight * (v + torch.log(5 / plan.sum(1)))
+            assert torch.allclose(v, again, atol=1e-3)
+    assert gaps == sorted(gaps, reverse=True)
+
+
+def test_balance_of_extreme_logits() -> None:
+    logits = torch.full((1, 3, 3), -1e6)
+    logits[..., 0] = 1e6
+    for weight in (0.0, 0.5, 0.95, 1.0):
+        assert bool(torch.isfinite(balanced_softmax(logits, weight)[1]).all())
+
+
+# ---------------------------------------------------------------------------- odd base sets
+
+
+def fit_and_score(base: MultiViewData, novel: MultiViewData, **parameters: Any) -> float:
+    task = TaskSpec(way=3, shot=1, queries=5, eta=min(0.3, 1 - 1 / novel.n_views))
+    method = Marginal(settings="default", **parameters)
+    episodes = EpisodeSampler(novel, task).draw(0, 20)
+    scores = method.score_episodes(novel, episodes, method.prepare_base(base, task))
+    assert bool(torch.isfinite(scores).all())
+    return float((scores.argmax(-1) == torch.from_numpy(episodes.query_labels)).double().mean())
+
+
+def test_incomplete_base_set() -> None:
+    base, novel = synthetic_data()
+    generator = np.random.default_rng(0)
+    mask = generator.random((len(base), 3)) > 0.3
+    mask[~mask.any(1), 0] = True
+    complete, incomplete = fit_and_score(base, novel), fit_and_score(base.with_mask(mask), novel)
+    assert incomplete > complete - 0.1
+    never_together = np.zeros_like(mask)
+    never_together[np.arange(len(base)), np.arange(len(base)) % 3] = True
+    assert fit_and_score(base.with_mask(never_together), novel) > 0.5
+    # A view that no base sample has says nothing.
+    nobody = np.ones_like(mask)
+    nobody[:, 1] = False
+    assert fit_and_score(base.with_mask(nobody), novel) > 0.4
+
+
+def test_few_base_classes_and_samples() -> None:
+    base, novel = synthetic_data()
+    assert fit_and_score(base[base.codes < 2], novel) > 0.45
+    first_two = np.concatenate([np.flatnonzero(base.codes == c)[:2] for c in range(6)])
+    assert fit_and_score(base[first_two], novel) > 0.45
+    first = np.concatenate([np.flatnonzero(base.codes == c)[:1] for c in range(6)])
+    fit_and_score(base[first], novel)
+    with pytest.raises(FewviewError, match="two or more"):
+        fit_and_score(base[base.codes == 0], novel)
+
+
+def test_singular_features() -> None:
+    base, novel = synthetic_data()
+    rng = np.random.default_rng(1)
+
+    def odd(data: MultiViewData) -> MultiViewData:
+        shape = data.view("shape")
+        views = {
+            "twice": np.concatenate([shape, shape, np.ones((len(data), 3))], axis=1),
+            "narrow": data.view("colour")[:, :1],
+            "constant": np.ones((len(data), 2)),
+            "wide": rng.normal(size=(len(data), 300)) + np.repeat(shape, 38, axis=1)[:, :300],
+        }
+        return MultiViewData(views, data.labels)
+
+    for scaling in ("standard+unit", "standard", "scale"):
+        assert fit_and_score(odd(base), odd(novel), scaling=scaling) > 0.45
+        assert fit_and_score(odd(base), odd(novel), scaling=scaling, shrinkage=0.0) > 0.33
+
+
+def test_thirty_views() -> None:
+    base, novel = synthetic_data()
+
+    def many(data: MultiViewData) -> MultiViewData:
+        block = np.concatenate(list(data.views.values()), axis=1)
+        views = {f"v{i}": block[:, [i % 16, (i * 5 + 1) % 16]] for i in range(30)}
+        return MultiViewData(views, data.labels)
+
+    assert fit_and_score(many(base), many(novel)) > 0.6
+
+
+@pytest.mark.parametrize("structure", ["no between", "diagonal", "no cross-view"])
+def test_ablations(structure: str) -> None:
+    assert fit_and_score(*synthetic_data(), structure=structure) > 0.45
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"balance": 2}, "balance is 2"),
+        ({"balance": "some"}, "balance is 'some'"),
+        ({"score": "best"}, "score is 'best'"),
+        ({"components": 0}, "components is 0"),
+        ({"temperature": 0.0}, "temperature is 0"),
+        ({"settings": "mine"}, "settings is 'mine'"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(FewviewError, match=message):
+        Marginal(**parameters).validate()
+
+
+def test_common_checks_of_variants() -> None:
+    for parameters in ({"balance": 1.0}, {"transductive": False}, {"score": "variational"}):
+        check_method(Marginal(settings="default", **parameters), n_tasks=6)
+
+
+# ---------------------------------------------------------------------------- automatic settings
+
+
+def world(kind: str, seed: int = 0) -> tuple[MultiViewData, MultiViewData]:
+    """16 classes in two views; `sizes`: only the length of a row tells classes apart."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(16), 30)
+    if kind == "sizes":
+        length = np.exp(0.35 * labels + 0.05 * rng.normal(size=len(labels)))
+        rows = length[:, None] * (1 + 0.2 * rng.normal(size=(len(labels), 6)))
+        views = {"a": rows, "b": rows[:, :4] + 0.3 * rng.normal(size=(len(labels), 4))}
+    else:
+        direction = rng.normal(size=(16, 6))[labels] + 0.5 * rng.normal(size=(len(labels), 6))
+        length = np.exp(1.5 * rng.normal(size=(len(labels), 1)))
+        views = {"a": length * direction, "b": length * direction[:, ::-1][:, :4]}
+    data = MultiViewData(views, labels)
+    return data[labels < 12], data[labels >= 12]
+
+
+def test_automatic_settings_follow_the_base_set() -> None:
+    task = TaskSpec(way=3, shot=1, queries=10, eta=0.2)
+    method = Marginal()
+    found = {}
+    for kind in ("sizes", "directions"):
+        base, novel = world(kind)
+        choice = method.choose_settings(base, task)
+        assert method.choose_settings(base, task) is choice
+        assert choice.seconds < 60
+        found[kind] = choice.settings.scaling
+        scores = []
+        for candidate in (method, Marginal(settings="default")):
+            episodes = EpisodeSampler(novel, task).draw(0, 40)
+            out = candidate.score_episodes(novel, episodes, candidate.prepare_base(base, task))
+            hits = out.argmax(-1) == torch.from_numpy(episodes.query_labels)
+            scores.append(float(hits.double().mean()))
+        assert scores[0] >= scores[1] - 0.03, kind
+    assert found["sizes"] != "standard+unit"
+    assert found["directions"] == "standard+unit"
+
+
+def test_too_few_base_classes_fall_back() -> None:
+    base, _ = synthetic_data()
+    task = TaskSpec(way=3, shot=1, queries=5, eta=0.3)
+    with pytest.warns(FewviewWarning, match="fewer than 2 x 3 ways"):
+        prepared = Marginal().prepare_base(base, task)
+    assert prepared.state.settings.balance == 0.5
+    choice = Marginal(balance=0.25, components=8).choose_settings(base, task)
+    assert (choice.settings.balance, choice.settings.components) == (0.25, 8)
+
+
+# ---------------------------------------------------------------------------- reasons
+
+
+def test_explanations_add_up() -> None:
+    base, novel = synthetic_data()
+    mask = np.ones((len(novel), 3), dtype=bool)
+    mask[::2, 1] = False
+    mask[1::5, 0] = mask[1::5, 1] = False
+    novel = novel.with_mask(mask)
+    support = np.concatenate([np.flatnonzero(novel.codes == c)[:2] for c in range(4)])
+    query = np.setdiff1d(np.arange(len(novel)), support)[:20]
+    clf = Marginal(base=base, **EXACT).fit(novel[support])
+    reasons = clf.explain(novel[query])
+    scores = clf.query_scores(novel[query]).numpy()
+    assert reasons.scores == pytest.approx(scores - scores.mean(1, keepdims=True), abs=1e-8)
+    assert reasons.contributions.sum(1) == pytest.approx(reasons.scores, abs=1e-8)
+    assert np.all(reasons.contributions[~novel.mask[query]] == 0)
+    assert (clf.classes_[reasons.decided] == clf.predict(novel[query])).all()
+    for place, view in enumerate(novel.view_names):
+        kept = [name for name in novel.view_names if name != view]
+        rows = [i for i, q in enumerate(query) if np.delete(novel.mask[q], place).any()]
+        without = novel[query[rows]].select_views(kept)
+        wanted = clf.predict(without.like(novel[:0]))
+        assert (clf.classes_[reasons.decided_without[rows, place]] == wanted).all()
+        others = np.setdiff1d(np.arange(len(query)), rows)
+        assert (reasons.decided_without[others, place] == -1).all()
+    assert reasons.uncertainty.shape == (4, 3)
+    assert ((reasons.uncertainty > 0) & (reasons.uncertainty <= 1)).all()
+
+
+# ---------------------------------------------------------------------------- the imputer
+
+
+def test_imputer_is_the_conditional_gaussian() -> None:
+    rng = np.random.default_rng(0)
+    joint = rng.normal(size=(5, 5))
+    rows = rng.normal(size=(4000, 5)) @ joint + 2.0
+    data = MultiViewData({"a": rows[:, :3], "b": rows[:, 3:]})
+    imputer = MarginalImputer(shrinkage=0.0).fit(data)
+    mask = np.ones((10, 2), dtype=bool)
+    mask[:5, 1] = mask[5:, 0] = False
+    filled, variances = imputer.conditional(data[:10].with_mask(mask))
+    covariance, mean = np.cov(rows.T), rows.mean(0)
+    gain = np.linalg.solve(covariance[:3, :3], covariance[:3, 3:])
+    assert filled.view("b")[:5] == pytest.approx(
+        mean[3:] + (rows[:5, :3] - mean[:3]) @ gain, abs=1e-2
+    )
+    left = np.diag(covariance[3:, 3:] - covariance[3:, :3] @ gain)
+    assert variances["b"][:5] == pytest.approx(np.tile(left, (5, 1)), rel=1e-2, abs=1e-3)
+    assert (variances["b"][5:] == 0).all()
+    assert filled.view("a")[:5] == pytest.approx(rows[:5, :3])
+    assert filled.missing_rate == 0
+
+
+def test_imputer_is_a_transformer() -> None:
+    base, novel = synthetic_data()
+    mask = np.ones((len(novel), 3), dtype=bool)
+    mask[::2, 1] = mask[1::3, 0] = False
+    holes = novel.with_mask(mask)
+    filled = clone(MarginalImputer(components=6)).fit(base).transform(holes)
+    gone = ~mask[:, 1]
+    error = np.square(filled.view("shape")[gone] - novel.view("shape")[gone]).mean()
+    assert error < 0.5 * novel.view("shape")[gone].var(axis=0).mean()
+    with pytest.raises(NotFittedError):
+        MarginalImputer().transform(holes)
+    assert MarginalImputer().fit_transform(holes).missing_rate == 0
