@@ -1,6 +1,6 @@
 """The same episodes on CPU and GPU: share of equal predictions and difference in accuracy.
 
-    python benchmarks/devices.py --methods ugda,ptmap --episodes 400
+python benchmarks/devices.py --methods ugda,ptmap --episodes 400
 """
 
 import numpy as np

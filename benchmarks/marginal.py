@@ -3,7 +3,6 @@
 Run: python benchmarks/marginal.py [DATASET] [EPISODES]   (default: handwritten 400)
 
 One class split, missing rate 0.3, default settings; the best of three runs after a short warm-up.
-`rank none` keeps all directions of the prior; see the docstring of `Marginal`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ METHODS = {
     "marginal, transductive": "marginal:settings=default",
     "marginal, transductive, variational score": "marginal:settings=default:score=variational",
 }
-REPEATS = 1
+REPEATS = 3
 
 
 def main(dataset: str = "handwritten", episodes: str = "400") -> None:

@@ -1,6 +1,6 @@
 """Peak memory of scoring many episodes of wide data: 400 episodes of ORL (views up to 6750 wide).
 
-    python benchmarks/peak_memory.py --datasets orl --episodes 400
+python benchmarks/peak_memory.py --datasets orl --episodes 400
 """
 
 import resource

@@ -50,7 +50,9 @@ def main() -> None:
                 found[variant].append(out)
                 seconds[variant] += took
         hits = {
-            variant: np.concatenate([100 * (p == y).mean(1) for p, y in zip(out, truth, strict=True)])
+            variant: np.concatenate(
+                [100 * (p == y).mean(1) for p, y in zip(out, truth, strict=True)]
+            )
             for variant, out in found.items()
         }
         for variant, out in found.items():

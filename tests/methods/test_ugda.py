@@ -398,7 +398,7 @@ def assert_isometric(
 ) -> None:
     """Distances are those of the anchors and of the queries' projections on their affine span."""
     for t in range(len(anchors)):
-        middle = anchors[t].mean(0).double().numpy()
+        middle = anchors[t].double().mean(0).numpy()
         a, q = anchors[t].double().numpy() - middle, queries[t].double().numpy() - middle
         # Least squares by numpy: q is nearly a' x.
         projected = (a.T @ np.linalg.lstsq(a.T, q.T, rcond=None)[0]).T
@@ -449,6 +449,33 @@ def test_gram_coordinates_in_float32(noise: float) -> None:
     z, h = gram_coordinates(anchors - centre, queries - centre)
     assert z.dtype == torch.float32
     assert_isometric(anchors, queries, z, h, tolerance=2e-3)
+
+
+def test_gram_coordinates_in_float32_where_cholesky_succeeds_but_is_poor() -> None:
+    anchors = 0.2 * randn(1, 300, 20) @ randn(20, 300, seed=1) / 20**0.5
+    anchors = (anchors + 1e-3**0.5 * randn(1, 300, 300, seed=2)).float()
+    queries = 0.2 * randn(1, 20, 300, seed=3).float()
+    centre = anchors.mean(1, keepdim=True)
+    z, h = gram_coordinates(anchors - centre, queries - centre)
+    assert_isometric(anchors, queries, z, h, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_principal_scores_keep_thin_directions(dtype: torch.dtype) -> None:
+    """A direction of 1e-4 of the largest extent is still one that queries have."""
+    extents = torch.tensor([1.0, 1.0, 1e-4]).double()
+    turn = torch.linalg.qr(randn(20, 3)).Q
+    anchors = ((randn(2, 9, 3, seed=1) * extents) @ turn.T).to(dtype)
+    queries = (randn(2, 4, 3, seed=2) @ turn.T).to(dtype)
+    centre = anchors.mean(1, keepdim=True)
+    z, h = principal_scores(anchors - centre, queries - centre, 3)
+    assert_isometric(anchors, queries, z, h, tolerance=1e-2)
+    # Ten thousand times thinner, it is rounding, and dropped.
+    thin = ((randn(2, 9, 3, seed=1) * extents**3) @ turn.T).to(dtype)
+    centre = thin.mean(1, keepdim=True)
+    z, h = principal_scores(thin - centre, queries - centre, 3)
+    assert z[..., 2].abs().max() == 0
+    assert h[..., 2].abs().max() == 0
 
 
 def test_principal_scores_are_pca() -> None:
@@ -588,13 +615,15 @@ def test_rectify_fast_never_ends_above_its_start(
     before, after = objective(start)[0], objective(found)[0]
     slack = 1e-9 if dtype == torch.float64 else 1e-3
     assert bool((after <= before + slack).all())
-    assert bool((after < before - 1e-3).any())
+    assert bool((after < before - 5e-4).any())
     # The stated rule: a task stops within the tolerance of the infimum, and not far below.
     stopped = objective(rectify_fast(objective, start, tolerance=0.05, max_iter=30))[0]
     assert bool((stopped <= before + slack).all())
     if width == 40:  # separable: the infimum is within reach
         assert bool((stopped <= objective.lowest + 0.05 + slack).all())
         assert bool((after <= stopped + slack).all())
+        if "cross_entropy" in terms:
+            assert bool((stopped > after + 1e-3).all())
     # No steps, no change.
     same = rectify_fast(objective, start, tolerance=0.05, max_iter=0)
     assert torch.allclose(objective(same)[0], before, atol=1e-4)
@@ -646,8 +675,9 @@ def test_centres_of_a_linear_classifier(width: int) -> None:
 
     assert torch.allclose(against_first(linear), against_first(by_distance))
     # Centres that need no move stay: their own classifier gives them back.
-    own = centres_of(centres, -0.5 * (centres**2).sum(-1), centres.mean(1, keepdim=True))
-    assert torch.allclose(own, centres)
+    other = 5 + randn(4, 3, width, seed=4)
+    own = centres_of(other, -0.5 * (other**2).sum(-1), other.mean(1, keepdim=True))
+    assert torch.allclose(own, other)
 
 
 def test_classifier_and_its_centres_agree() -> None:
@@ -1204,10 +1234,10 @@ def test_scales_within_a_view(scaling: str, text: str) -> None:
         return np.asarray(x * np.logspace(-12, 12, x.shape[1]))
 
     for dtype in ("float32", "float64"):
-        found = accuracy(
-            changed(base, rescale), changed(novel, rescale), text,
-            scaling=scaling, dtype=dtype, n_tasks=4,
-        )  # fmt: skip
+        small = {"scaling": scaling, "dtype": dtype, "n_tasks": 4}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewviewWarning)
+            found = accuracy(changed(base, rescale), changed(novel, rescale), text, **small)
         assert scaling != "standard" or found > 0.5
 
 

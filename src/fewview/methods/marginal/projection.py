@@ -44,6 +44,14 @@ class Projection:
         """Components of every view."""
         return tuple(int(axes.shape[1]) for axes in self.axes)
 
+    @classmethod
+    def identity(cls, dims: Sequence[int]) -> Projection:
+        """Return the projection that leaves components as they are."""
+        return cls(
+            tuple(torch.eye(width, dtype=torch.float64) for width in dims),
+            tuple(torch.zeros(width, dtype=torch.float64) for width in dims),
+        )
+
     def apply(self, views: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Project rows and put the views side by side, zeros where a view is missing.
 

@@ -7,35 +7,41 @@ Novel classes are never seen here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.views import FewviewError, MultiViewData
 from fewview.views.random import combine, raw, smallest, stream_key
 
-# Tried one group at a time, in this order, the present value always among them.
-GRID: tuple[dict[str, tuple[Any, ...]], ...] = (
-    {"scaling": ("standard+unit", "standard", "scale")},
-    {"components": (64, 32)},
-    {"shrinkage": (0.1, 0.03, 0.3)},
-    {"prior": (0.5, 0.25, 0.9)},
-    {"temperature": (0.5, 0.25, 1.0), "anneal": (0.7, 0.2)},
-    {"balance": (0.5, 0.0, 0.25, 0.75)},
-)
-N_FOLDS = 3
-EPISODES_PER_FOLD = 12
+# Tried one after the other, the present value always among them. The last three are about queries
+# that are used together.
+GRID: dict[str, tuple[Any, ...]] = {
+    "scaling": ("standard+unit", "standard", "scale"),
+    "components": (64, 32),
+    "shrinkage": (0.1, 0.03, 0.3),
+    "prior": (0.5, 0.25, 0.9),
+    "temperature": (0.5, 0.25, 1.0),
+    "anneal": (0.7, 0.2),
+    "balance": (0.5, 0.0, 0.25, 0.75),
+}
+TOGETHER = ("temperature", "anneal", "balance")
+N_FOLDS = 6
+EPISODES_PER_FOLD = 8
 MOST_QUERIES = 75
-MOST_BASE_CLASSES = 40
-MOST_PER_CLASS = 60
-# A change must be better by this share of its paired standard error, or the present value stays.
-PATIENCE = 1.0
+MOST_BASE_CLASSES = 60
+MOST_PER_CLASS = 40
+# A value must be better by so many standard errors over folds and by so much, or the present one
+# stays: tasks of one fold share their classes, and chance differences between them are large.
+PATIENCE = 2.0
+SMALLEST_GAIN = 0.005
 # Temperatures of the final scores that calibration chooses from.
 CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 4.0, 45))
 
@@ -82,8 +88,23 @@ class SettingsChoice:
     seconds: float = 0.0
 
 
-# Scores the queries of pretended tasks with settings: (settings, base, data, episodes) -> scores.
-Scorer = Callable[[Settings, MultiViewData, MultiViewData, Episodes, TaskSpec], Tensor]
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One division of base classes.
+
+    Attributes:
+        known: samples of classes that stay base classes.
+        unknown: samples of classes that play novel ones.
+        episodes: balanced and unbalanced tasks drawn from `unknown`.
+    """
+
+    known: MultiViewData
+    unknown: MultiViewData
+    episodes: tuple[Episodes, ...]
+
+
+# Scores the queries of pretended tasks.
+Scorer = Callable[[Settings, Fold, Episodes], Tensor]
 
 
 def enough_classes(n_classes: int, way: int) -> bool:
@@ -101,22 +122,27 @@ def choose_settings(
     task: TaskSpec,
     seed: int,
     score: Scorer,
-    fixed: Mapping[str, Any],
+    start: Settings,
+    fixed: Collection[str] = (),
+    transductive: bool = True,
 ) -> SettingsChoice:
-    """Choose settings one group at a time by mean accuracy on pretended tasks.
+    """Choose settings one at a time by mean accuracy on pretended tasks.
 
-    A value replaces the present one where it is better by more than one paired standard error:
-    with a few dozen tasks smaller differences are chance. Calibration comes last, by likelihood.
+    A value replaces the present one where it is clearly better over several divisions of the base
+    classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by
+    likelihood.
 
     Args:
         base: base samples, unscaled.
         task: way, shot and missing views that settings are chosen for.
         seed: of folds and tasks.
         score: runs pretended tasks.
-        fixed: settings that the user has set.
+        start: settings to begin with, and to keep where nothing can be tried.
+        fixed: names of settings that are not to be changed.
+        transductive: whether queries will be used together.
     """
-    start = perf_counter()
-    settings = replace(Settings(), **fixed)
+    began = perf_counter()
+    settings = start
     n_classes = len(base.classes)
     try:
         if not enough_classes(n_classes, task.way):
@@ -127,37 +153,29 @@ def choose_settings(
         parts = _folds(base, task, seed)
     except FewviewError as error:
         reason = f"settings are the defaults, not chosen: {error}"
-        return SettingsChoice(settings, float("nan"), reason, perf_counter() - start)
+        return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
     best = _accuracy(settings, parts, score)
     tried = 1
-    for group in GRID:
-        for name, values in group.items():
-            if name in fixed:
-                continue
-            options = [value for value in values if value != getattr(settings, name)]
-            found = [_accuracy(replace(settings, **{name: v}), parts, score) for v in options]
-            tried += len(found)
-            if not found:
-                continue
-            top = max(range(len(found)), key=lambda index: float(found[index].mean()))
-            gain = found[top] - best
-            if gain.mean() > PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain)) and gain.mean() > 0:
-                settings, best = replace(settings, **{name: options[top]}), found[top]
+    for name, values in GRID.items():
+        if name in fixed or (name in TOGETHER and not transductive):
+            continue
+        options = [value for value in values if value != getattr(settings, name)]
+        found = [_accuracy(replace(settings, **{name: v}), parts, score) for v in options]
+        tried += len(found)
+        top = int(np.argmax([accuracy.mean() for accuracy in found]))
+        gain = found[top] - best
+        chance = PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain))
+        if gain.mean() > max(chance, SMALLEST_GAIN):
+            settings, best = replace(settings, **{name: options[top]}), found[top]
     if "calibration" not in fixed:
         settings = replace(settings, calibration=_calibrate(settings, parts, score))
-    reason = f"chosen on {len(best)} tasks of base classes, {tried} settings tried"
-    return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - start)
+    reason = (
+        f"chosen on {N_FOLDS * EPISODES_PER_FOLD} tasks of base classes, {tried} settings tried"
+    )
+    return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - began)
 
 
-@dataclass(frozen=True)
-class _Fold:
-    known: MultiViewData
-    unknown: MultiViewData
-    episodes: tuple[Episodes, ...]
-    task: TaskSpec
-
-
-def _folds(base: MultiViewData, task: TaskSpec, seed: int) -> list[_Fold]:
+def _folds(base: MultiViewData, task: TaskSpec, seed: int) -> list[Fold]:
     """Divide base classes, and draw balanced and unbalanced tasks from the pretended novel ones."""
     sizes = np.bincount(base.codes, minlength=len(base.classes))
     shot = max(task.shots)
@@ -170,7 +188,8 @@ def _folds(base: MultiViewData, task: TaskSpec, seed: int) -> list[_Fold]:
     out = []
     for number, order in enumerate(orders.tolist()):
         order = order[:MOST_BASE_CLASSES]
-        n_novel = max(task.way, min(len(order) // 2, len(order) - task.way - 1, 3 * task.way))
+        # Most classes stay base classes: what is good with few of them may be bad with more.
+        n_novel = max(task.way, min(len(order) // 3, 3 * task.way))
         novel, rest = order[:n_novel], order[n_novel:]
         unknown = base[np.isin(base.codes, novel)]
         episodes = []
@@ -181,14 +200,16 @@ def _folds(base: MultiViewData, task: TaskSpec, seed: int) -> list[_Fold]:
                 room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)
                 fewer = min(queries, max(1, room // (3 * task.way)))
                 wanted = replace(wanted, queries=fewer)
-            sampler = EpisodeSampler(unknown, wanted, seed=seed, name=f"marginal {number}")
             try:
+                sampler = EpisodeSampler(unknown, wanted, seed=seed, name=f"marginal {number}")
                 episodes.append(sampler.draw(0, EPISODES_PER_FOLD // 2))
-            except FewviewError:
-                continue
-        out.append(
-            _Fold(_thinned(base[np.isin(base.codes, rest)]), unknown, tuple(episodes), shape)
-        )
+            except FewviewError as error:
+                if counts == "balanced":
+                    raise FewviewError(
+                        f"no tasks can be drawn from base classes: {error}"
+                    ) from None
+        known = _thinned(base[np.isin(base.codes, rest)])
+        out.append(Fold(known, unknown, tuple(episodes)))
     return out
 
 
@@ -205,27 +226,32 @@ def _thinned(data: MultiViewData) -> MultiViewData:
     return data[np.sort(np.concatenate(keep))]
 
 
-def _scored(settings: Settings, parts: list[_Fold], score: Scorer) -> list[tuple[Tensor, Tensor]]:
-    out = []
-    for part in parts:
-        for episodes in part.episodes:
-            scores = score(settings, part.known, part.unknown, episodes, part.task)
-            out.append((scores.double(), torch.from_numpy(episodes.query_labels)))
-    return out
-
-
-def _accuracy(settings: Settings, parts: list[_Fold], score: Scorer) -> Any:
-    """Accuracy of every pretended task, one array."""
-    found = [
-        (scores.argmax(-1) == labels).double().mean(1)
-        for scores, labels in _scored(settings, parts, score)
+def _scored(settings: Settings, part: Fold, score: Scorer) -> list[tuple[Tensor, Tensor]]:
+    """Scores and labels of the queries of a fold."""
+    return [
+        (score(settings, part, episodes).double(), torch.from_numpy(episodes.query_labels))
+        for episodes in part.episodes
     ]
-    return torch.cat(found).numpy()
 
 
-def _calibrate(settings: Settings, parts: list[_Fold], score: Scorer) -> float:
+def _accuracy(settings: Settings, parts: list[Fold], score: Scorer) -> NDArray[np.float64]:
+    """Accuracy in every fold, balanced and unbalanced tasks counting alike."""
+    found = [
+        np.mean(
+            [
+                float((scores.argmax(-1) == labels).double().mean())
+                for scores, labels in _scored(settings, part, score)
+            ]
+        )
+        for part in parts
+    ]
+    return np.array(found)
+
+
+def _calibrate(settings: Settings, parts: list[Fold], score: Scorer) -> float:
     """Factor of the final scores with the best likelihood of the true classes."""
-    scored = _scored(replace(settings, calibration=1.0), parts, score)
+    plain = replace(settings, calibration=1.0)
+    scored = [item for part in parts for item in _scored(plain, part, score)]
     losses = []
     for factor in CALIBRATIONS:
         logs = [

@@ -64,6 +64,10 @@ class Objective:
         """The value that the objective cannot fall below: 0 - log K."""
         return -math.log(self.members.shape[-1]) if self.se else 0.0
 
+    def enough(self, tolerance: float) -> float:
+        """The value at which a search may stop; the entropy alone has a minimum that is reached."""
+        return self.lowest + (tolerance if self.ce else min(tolerance, 1e-4))
+
     def of_logits(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Value [tasks] and its derivative in the logits [tasks, points, K]."""
         log_p = torch.log_softmax(logits, dim=-1)
@@ -203,7 +207,7 @@ def fit_classifier(
         value, slope = objective.of_logits(x @ theta.transpose(1, 2))
         return value, slope.transpose(1, 2) @ x
 
-    theta = _descend(function_and_gradient, start, objective.lowest + tolerance, max_iter)
+    theta = _descend(function_and_gradient, start, objective.enough(tolerance), max_iter)
     weights, offsets = theta[..., :-1], theta[..., -1]
     if white is not None:
         unwhitened = torch.linalg.solve_triangular(
@@ -222,13 +226,13 @@ def _descend(function: FunctionAndGradient, start: Tensor, enough: float, max_it
 def _fit_few_dimensions(
     objective: Objective, centres: Tensor, tolerance: float, max_iter: int
 ) -> LinearClassifier:
-    """Move the centres; in float64, for the problem is not convex and so few dimensions are cheap."""
+    """Move the centres, in float64: so few dimensions are cheap and the problem is not convex."""
     tied = copy(objective)
     tied.members = objective.members.double()
     middle = objective.points.mean(1, keepdim=True)
     tied.points = (objective.points - middle).double()
     start = (centres - middle).double()
-    found = _descend(tied, start, objective.lowest + tolerance, max_iter)
+    found = _descend(tied, start, objective.enough(tolerance), max_iter)
     offsets = -objective.scale * (found * found).sum(-1)
     return LinearClassifier(2 * objective.scale * found, offsets, middle)
 

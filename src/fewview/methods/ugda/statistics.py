@@ -44,7 +44,10 @@ class BaseStatistics(State):
         return int(self.available.shape[0])
 
     def variances(self) -> list[float]:
-        """Variance of every view, within and between classes, averaged over its features."""
+        """Variance of every view, within and between classes, averaged over its features.
+
+        Zero where it is rounding: a constant seldom equals its own mean to the last digit.
+        """
         out = []
         for v, means in enumerate(self.means):
             has = self.available[:, v]
@@ -55,7 +58,8 @@ class BaseStatistics(State):
                 within = self.covariances[v][has].diagonal(dim1=1, dim2=2).mean()
             else:
                 within = self.factors[v][has].square().sum(1).mean()
-            out.append(float(within + means[has].var(0, correction=0).mean()))
+            total = float(within + means[has].var(0, correction=0).mean())
+            out.append(total if total > 1e-24 * float(means[has].square().mean()) else 0.0)
         return out
 
 
