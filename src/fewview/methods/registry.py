@@ -132,7 +132,7 @@ def create(text: str, **parameters: Any) -> Method:
                 f"(it has {', '.join(sorted(k for k in known if k != 'base'))})"
             )
         chosen[key] = _parse(key, value.strip(), known[key], method)
-    method.set_params(**chosen, **parameters)
+    method.set_params(**{**parameters, **chosen})  # what is typed wins
     method.validate()
     return method
 
