@@ -202,7 +202,7 @@ def test_all_splits() -> None:
 
 
 def test_all_splits_has_a_limit() -> None:
-    with pytest.raises(FewviewError, match=r"more than the limit of 10000; draw some"):
+    with pytest.raises(FewviewError, match=r"more than the limit of 10000; take some"):
         all_splits(40, 25)
     assert len(all_splits(4, 2, limit=6)) == 6
     with pytest.raises(FewviewError, match="between 0 and 4"):

@@ -316,7 +316,7 @@ def world(kind: str, seed: int = 0) -> tuple[MultiViewData, MultiViewData]:
 
 def test_automatic_settings_follow_the_base_set() -> None:
     task = TaskSpec(way=3, shot=1, queries=10, eta=0.2)
-    method = Marginal()
+    method = Marginal(settings="auto")
     found = {}
     for kind in ("sizes", "directions"):
         base, novel = world(kind)
@@ -339,9 +339,9 @@ def test_too_few_base_classes_fall_back() -> None:
     base, _ = synthetic_data()
     task = TaskSpec(way=3, shot=1, queries=5, eta=0.3)
     with pytest.warns(FewviewWarning, match="fewer than 2 x 3 ways"):
-        prepared = Marginal().prepare_base(base, task)
+        prepared = Marginal(settings="auto").prepare_base(base, task)
     assert prepared.state.settings.balance == 0.5
-    choice = Marginal(balance=0.25, components=8).choose_settings(base, task)
+    choice = Marginal(settings="auto", balance=0.25, components=8).choose_settings(base, task)
     assert (choice.settings.balance, choice.settings.components) == (0.25, 8)
 
 

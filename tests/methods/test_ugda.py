@@ -1009,7 +1009,7 @@ def test_command_line() -> None:
     assert create("ugda:rectify=entropy").get_params()["rectify"] == ("entropy",)
     assert create("ugda:rectify=cross_entropy+entropy").get_params()["rectify"] == TERMS
     assert create("ugda:latent_dim=64:ridge=0").get_params()["latent_dim"] == 64
-    assert create("ugda:reinit_first=true:shared_adam=false").get_params()["reinit_first"] is True
+    assert create("ugda:solver=adam:reinit_first=true").get_params()["reinit_first"] is True
     assert create("ugda:rectifier=adam:mean_rule=code").get_params()["mean_rule"] == "code"
 
 
@@ -1040,7 +1040,12 @@ def test_key_has_the_resolved_settings() -> None:
         ("share_evaluator=world", "task, batch"),
         ("train_nets=first", "all, last"),
         ("n_anchors=-1", "whole number >= 0"),
-        ("n_anchors=2.5", "whole number >= 0"),
+        ("n_anchors=2.5", "whole number"),
+        ("update_anchors=false", "solver=adam"),
+        ("train_nets=last", "solver=adam"),
+        ("ridge=nan", "finite"),
+        ("ridge=a", "finite number"),
+        ("reinit_first=7", "true or false"),
         ("n_neighbors=-1", "whole number >= 0"),
         ("latent_dim=0", "whole number >= 1"),
         ("tasks_per_batch=0", "whole number >= 1"),

@@ -299,3 +299,15 @@ def test_bad_tables(case: str) -> None:
 def test_bad_key() -> None:
     with pytest.raises(FewviewError, match=r"view 'v': no column 'who' \(it has 'x'\); check key="):
         MultiViewData.from_frames({"v": GOOD}, key="who")
+
+
+def test_a_forgotten_key_column_is_not_taken_for_a_feature() -> None:
+    one = pd.DataFrame({"patient": [1, 2, 3], "a": [0.1, 0.2, 0.3]})
+    two = pd.DataFrame({"patient": [3, 2, 1], "b": [1.0, 2.0, 3.0]})
+    with pytest.raises(FewviewError, match="key='patient'"):
+        MultiViewData.from_frames({"one": one, "two": two})
+    joined = MultiViewData.from_frames({"one": one, "two": two}, key="patient")
+    assert joined.view("two").ravel().tolist() == [3.0, 2.0, 1.0]
+    # A column that both tables share but that does not tell rows apart is a feature.
+    one["patient"] = two["patient"] = [0.5, 0.5, 1.0]
+    assert MultiViewData.from_frames({"one": one, "two": two}).view_dims == {"one": 2, "two": 2}

@@ -198,7 +198,7 @@ def all_splits(
     if total > limit:
         raise FewviewError(
             f"{len(known)} classes have {total} splits with {n_base} base classes, more than the "
-            f"limit of {limit}; draw some of them with draw_split"
+            f"limit of {limit}; take some of them: --splits 10, or draw_split in Python"
         )
     return tuple(
         ClassSplit(base, tuple(label for label in known if label not in set(base)), index=number)

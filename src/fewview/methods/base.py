@@ -185,6 +185,7 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def validate(self) -> None:
         """Check hyper-parameters; called before any work. Subclasses add their own checks."""
+        check_types(self)
         choose("scaling", self.scaling, SCALINGS)
         choose("padding", self.padding, PADDINGS)
         choose("dtype", self.dtype, tuple(DTYPES))
@@ -468,6 +469,36 @@ def parameter_key(method: Method) -> str:
             value = "+".join(map(str, value)) or "none"
         parts.append(f"{name}={value}")
     return ",".join(parts)
+
+
+def check_types(method: Method) -> None:
+    """Check that parameters declared as numbers or truth values are that, and finite.
+
+    Example:
+        >>> from fewview.methods.proto import Proto
+        >>> check_types(Proto(max_memory="much"))
+        Traceback (most recent call last):
+        ...
+        fewview.views.errors.FewviewError: max_memory is 'much'; it must be a finite number
+    """
+    for item in fields(method):
+        kinds = [kind.strip() for kind in str(item.type).split("|")]
+        value = getattr(method, item.name)
+        if not set(kinds) <= {"int", "float", "bool", "None"} or (
+            value is None and "None" in kinds
+        ):
+            continue
+        if "bool" in kinds:
+            right, wanted = isinstance(value, (bool, np.bool_)), "true or false"
+        elif "float" in kinds:
+            number = isinstance(value, (int, float, np.integer, np.floating))
+            right = number and not isinstance(value, bool) and bool(np.isfinite(value))
+            wanted = "a finite number"
+        else:
+            right = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            wanted = "a whole number"
+        if not right:
+            raise FewviewError(f"{item.name} is {value!r}; it must be {wanted}")
 
 
 def _task_field(task: TaskSpec, name: str) -> Hashable:

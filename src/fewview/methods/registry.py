@@ -124,7 +124,12 @@ def create(text: str, **parameters: Any) -> Method:
         if not equals:
             raise FewviewError(f"{text!r}: write {setting!r} as parameter=value")
         key = method.spell_parameter(key)
-        if key not in known or key == "base":
+        if key == "base":
+            raise FewviewError(
+                f"method {name!r} has no parameter 'base' here; use --base, or the data set's own "
+                "base classes"
+            )
+        if key not in known:
             close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise FewviewError(

@@ -720,7 +720,7 @@ def _settle_rows(
                 raise FewviewError(
                     f"view {view!r}: {_rows(rows, ids)} partly NaN; a missing view is a row of NaN "
                     'only. Choose partial_rows="drop_view" to count the view as missing there or '
-                    '"mean" to fill with the column means'
+                    '"mean" to fill with the column means (on files: fewview data convert)'
                 )
             if partial_rows == "drop_view":
                 block[part] = np.nan

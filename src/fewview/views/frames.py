@@ -156,7 +156,8 @@ def join_frames(
         labels: a frame (the key and one more column), a pandas Series whose index is the key, or a
             dict key -> label; None for samples without a label.
         key: the column (or, in pandas, the index level) that identifies a sample. Without it the
-            column `id` does where there is one, else the pandas index.
+            column `id` does where there is one, else the pandas index. A plain row number as the
+            index is refused where a column of all tables looks like a forgotten key.
         partial_rows: see `MultiViewData`.
         name: see `MultiViewData`.
 
@@ -195,6 +196,8 @@ def join_frames(
                 f"{where}: its columns cannot be turned into numbers ({error})"
             ) from error
         tables[str(view)] = Table(keys, block, columns)
+    if len(tables) > 1 and set(kinds.values()) == {"row numbers"}:
+        _refuse_forgotten_key(tables)
     keyed = None
     if labels is not None:
         keyed, kinds["labels"] = _read_labels(labels, key)
@@ -356,6 +359,21 @@ def _split_key(where: str, frame: Any, key: str | None) -> tuple[Keys, Any, str]
     raise FewviewError(
         f"{where}: no column {wanted!r} (it has {shorten(map(repr, columns))}); {hint}"
     )
+
+
+def _refuse_forgotten_key(tables: Mapping[str, Table]) -> None:
+    """Tables matched by row number alone, although a column of all of them looks like a key."""
+    columns = [table.columns or () for table in tables.values()]
+    for column in columns[0]:
+        if not all(column in names for names in columns):
+            continue
+        values = [t.block[:, (t.columns or ()).index(column)] for t in tables.values()]
+        if all(np.unique(v).size == v.size and (v == np.round(v)).all() for v in values):
+            raise FewviewError(
+                f"column {column!r} is in every table, with another whole number in every row, and "
+                f"the tables have no other key; give key={column!r} to match rows by it, or rename "
+                "it if it is a feature"
+            )
 
 
 def _index_kind(index: Any) -> str:

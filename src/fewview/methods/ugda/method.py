@@ -35,6 +35,9 @@ from fewview.views.errors import shorten
 
 SOLVERS = ("exact", "adam", "reference")
 
+# Options that say how the evaluator is trained.
+EVALUATOR_ONLY = ("share_evaluator", "train_nets", "reinit_first", "shared_adam")
+
 # What each solver means where a parameter is left at None; methods.md 14.3 for the reference.
 PRESETS: dict[str, dict[str, Any]] = {
     "exact": {
@@ -185,6 +188,14 @@ class UGDA(Method):
         for name in ("logit_scale", "learning_rate", "rectify_rate"):
             if not getattr(self, name) > 0:
                 raise FewviewError(f"{name} is {getattr(self, name)!r}; it must be positive")
+        if self.solver == "exact":
+            idle = [n for n in ("update_evaluator", "update_anchors") if not getattr(self, n)]
+            idle += [n for n in EVALUATOR_ONLY if settings[n] != PRESETS["exact"][n]]
+            if idle:
+                raise FewviewError(
+                    f"{idle[0]} is about the evaluator, which solver='exact' does not train; "
+                    "choose solver=adam or solver=reference with it"
+                )
 
     def settings(self) -> dict[str, Any]:
         """Parameters that follow the solver where they are None, resolved."""

@@ -170,9 +170,10 @@ def fit_classifier(
     to the weights. In K - 1 or more dimensions the tie costs nothing: moving all centres together
     reaches any offsets. So the search runs over weights and free offsets, where the cross-entropy
     is convex; `centres_of` recovers the centres. L-BFGS does not depend on the axes. Where there
-    are more anchors than dimensions, points are whitened first; elsewhere anchors are separable,
-    every solver stops early, and whitening would only speed up the fit of noise. In fewer than
-    K - 1 dimensions the centres themselves are moved.
+    are more than twice as many anchors as dimensions, points are whitened first. Below that, points
+    in general position can be told apart whatever their labels (Cover 1965): every solver stops
+    early there, and whitening would only speed up the fit of noise. In fewer than K - 1 dimensions
+    the centres themselves are moved.
 
     Queries are better scored by the classifier than by the distances: of classes that lie close
     together the centres end far away, and their squared lengths swallow the digits that matter.
@@ -183,7 +184,7 @@ def fit_classifier(
     middle = points.mean(1, keepdim=True)
     x = points - middle
     white = None
-    if objective.members.shape[1] > x.shape[2] + 1:
+    if objective.members.shape[1] > 2 * (x.shape[2] + 1):
         covariance = x.transpose(1, 2) @ x / x.shape[1]
         trace = covariance.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]
         eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
