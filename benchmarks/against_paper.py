@@ -1,0 +1,69 @@
+"""Compare the JSON of `fewview bench` with the paper's tables, cell by cell.
+
+    fewview bench handwritten scene15 cub_googlenet_doc2vec --methods ugda --scaling scale \
+        --eta 0,0.1,0.2,0.3,0.4,0.5 --json ugda.json
+    python benchmarks/against_paper.py ugda.json
+"""
+
+import csv
+import json
+import sys
+from importlib.resources import files
+
+from common import print_table
+
+PAPER_NAMES = {
+    "cub_googlenet_doc2vec": "Cub-googlenet-doc2vec",
+    "handwritten": "Handwritten",
+    "caltech102": "Caltech102",
+    "scene15": "Scene15",
+    "orl": "ORL",
+}
+METHODS = {
+    "proto": "Proto",
+    "match": "Match",
+    "tim": "TIM",
+    "ptmap": "PTMAP",
+    "rfs": "RFS",
+    "bd-cspn": "BD-CSPN",
+    "ptmap+ugda": "PTMAP+UGDA",
+    "rfs+ugda": "RFS+UGDA",
+    "ugda": "UGDA",
+}
+
+
+def main() -> None:
+    text = files("fewview.datasets").joinpath("data/tables.csv").read_text(encoding="utf-8")
+    paper = {
+        (row["dataset"], row["method"], float(row["eta"])): float(row["acc"])
+        for row in csv.DictReader(text.splitlines())
+    }
+    with open(sys.argv[1], encoding="utf-8") as file:
+        results = json.load(file)
+    rows, inside = [], 0
+    for row in results:
+        key = (PAPER_NAMES.get(row["dataset"], ""), METHODS.get(row["method"], ""), row["eta"])
+        if key not in paper or row["split_low"] is None:
+            continue
+        within = row["split_low"] <= paper[key] <= row["split_high"]
+        inside += within
+        rows.append(
+            [
+                row["dataset"],
+                row["method"],
+                f"{row['eta']:g}",
+                f"{row['accuracy']:.2f}",
+                f"{paper[key]:.2f}",
+                f"{row['accuracy'] - paper[key]:+.2f}",
+                f"{row['split_low']:.2f} to {row['split_high']:.2f}",
+                "yes" if within else "no",
+            ]
+        )
+    print_table(
+        ("data set", "method", "eta", "ours", "paper", "difference", "our range", "inside"), rows
+    )
+    print(f"the paper's number lies inside our range over class splits in {inside} of {len(rows)}")
+
+
+if __name__ == "__main__":
+    main()
