@@ -14,7 +14,7 @@ import pytest
 
 import fewview.datasets
 from fewview.datasets import data_folder, get_spec, is_present, names, path_of
-from fewview.datasets.catalogue import _cache_folder
+from fewview.datasets.catalogue import cache_folder
 from fewview.views import FewviewError
 
 PAPER_TABLES = (
@@ -145,9 +145,9 @@ def test_folder_argument_then_environment_then_cache(
     assert data_folder() == tmp_path / "environment"
     assert data_folder("~/x") == Path.home() / "x"
     monkeypatch.setenv("FEWVIEW_DATA", "")
-    assert data_folder() == _cache_folder(sys.platform)
+    assert data_folder() == cache_folder(sys.platform)
     monkeypatch.delenv("FEWVIEW_DATA")
-    assert data_folder() == _cache_folder(sys.platform)
+    assert data_folder() == cache_folder(sys.platform)
 
 
 def test_cache_folder_follows_the_customs_of_each_system(
@@ -156,15 +156,15 @@ def test_cache_folder_follows_the_customs_of_each_system(
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("LOCALAPPDATA", raising=False)
-    assert _cache_folder("linux") == tmp_path / ".cache" / "fewview"
-    assert _cache_folder("darwin") == tmp_path / "Library" / "Caches" / "fewview"
-    assert _cache_folder("win32") == tmp_path / "AppData" / "Local" / "fewview" / "Cache"
+    assert cache_folder("linux") == tmp_path / ".cache" / "fewview"
+    assert cache_folder("darwin") == tmp_path / "Library" / "Caches" / "fewview"
+    assert cache_folder("win32") == tmp_path / "AppData" / "Local" / "fewview" / "Cache"
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere/cache")
-    assert _cache_folder("linux") == Path("/somewhere/cache/fewview")
+    assert cache_folder("linux") == Path("/somewhere/cache/fewview")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
-    assert _cache_folder("linux") == tmp_path / ".cache" / "fewview"
+    assert cache_folder("linux") == tmp_path / ".cache" / "fewview"
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "Local"))
-    assert _cache_folder("win32") == tmp_path / "Local" / "fewview" / "Cache"
+    assert cache_folder("win32") == tmp_path / "Local" / "fewview" / "Cache"
 
 
 def test_path_prefers_what_exists(tmp_path: Path) -> None:

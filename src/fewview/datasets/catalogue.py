@@ -415,10 +415,10 @@ def data_folder(data_dir: str | PathLike[str] | None = None) -> Path:
     from_environment = os.environ.get("FEWVIEW_DATA")
     if from_environment:
         return Path(from_environment).expanduser()
-    return _cache_folder(sys.platform)
+    return cache_folder(sys.platform)
 
 
-def _cache_folder(platform: str) -> Path:
+def cache_folder(platform: str) -> Path:
     """Return the user's cache folder by the custom of the platform (`sys.platform`)."""
     if platform == "win32":
         local = os.environ.get("LOCALAPPDATA")

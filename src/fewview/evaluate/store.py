@@ -54,10 +54,10 @@ def default_path() -> Path:
         >>> default_path().suffix
         '.sqlite'
     """
-    from fewview.datasets.catalogue import _cache_folder
+    from fewview.datasets.catalogue import cache_folder
 
     given = os.environ.get("FEWVIEW_STORE")
-    return Path(given).expanduser() if given else _cache_folder(sys.platform) / "results.sqlite"
+    return Path(given).expanduser() if given else cache_folder(sys.platform) / "results.sqlite"
 
 
 class Store:

@@ -11,7 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar, TypeVar
 
@@ -588,7 +588,6 @@ __all__ = [
     "Tags",
     "as_data",
     "choose",
-    "field",
     "latent_batch",
     "parameter_key",
     "scale_base",
