@@ -22,9 +22,16 @@ from fewview.methods.registry import register
 from fewview.views import FewviewError, MultiViewData
 
 IMPUTATIONS = ("mean", "zero", "knn", "none")
-# Trees that may split so few samples at all: every leaf one sample, no early stopping.
+# Trees that may split so few samples at all: every leaf one sample, no early stopping. Every split
+# sees a twentieth of the features: one support per class is told apart by any feature, and a
+# single tree would look at few of them.
 BOOSTING = HistGradientBoostingClassifier(
-    max_iter=30, min_samples_leaf=1, max_leaf_nodes=8, learning_rate=0.3, early_stopping=False
+    max_iter=60,
+    learning_rate=0.1,
+    min_samples_leaf=1,
+    max_leaf_nodes=8,
+    max_features=0.05,
+    early_stopping=False,
 )
 
 
@@ -112,6 +119,7 @@ class Concat(Method):
     impute: str = "mean"
     n_neighbors: int = 5
 
+    version: ClassVar[int] = 2
     tags: ClassVar[Tags] = Tags(handles_missing=True, deterministic=False)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
         "scaling": ("scale", "standard", "standard+unit"),

@@ -14,6 +14,7 @@ from torch import Tensor
 from fewview.episodes import Episodes, TaskSpec
 from fewview.episodes.batch import EpisodeBatch, ViewTensors
 from fewview.methods.base import Method, Prepared, State, Tags, as_data, choose
+from fewview.methods.folds import Fold
 from fewview.methods.marginal.balance import balanced_softmax
 from fewview.methods.marginal.explain import Explanation, explain_queries
 from fewview.methods.marginal.model import (
@@ -25,7 +26,7 @@ from fewview.methods.marginal.model import (
     variational_scores,
 )
 from fewview.methods.marginal.projection import Projection, fit_projection
-from fewview.methods.marginal.settings import Fold, Settings, SettingsChoice, choose_settings
+from fewview.methods.marginal.settings import Scorer, Settings, SettingsChoice, choose_settings
 from fewview.methods.marginal.statistics import MarginalStatistics, Moments
 from fewview.methods.registry import register
 from fewview.views import FewviewError, FewviewWarning, MultiViewData, fit_scaling
@@ -184,29 +185,33 @@ class Marginal(Method):
         missing = (task.missing.describe(), task.eta)
         key = (base.fingerprint, self.key(), str(self.torch_device), task.way, task.shot, missing)
         if key not in _choices:
-            projected: dict[Any, tuple[Moments, ViewTensors]] = {}
-
-            def score(settings: Settings, fold: Fold, episodes: Episodes) -> Tensor:
-                step = (id(fold), settings.scaling, settings.components)
-                if step not in projected:
-                    projected[step] = self._projected(fold, settings)
-                moments, samples = projected[step]
-                model = _restructured(moments, settings, self.structure)
-                state = MarginalState(Projection.identity(model.dims), model, settings)
-                state = state.to(self.torch_device, self._torch_dtype)
-                with torch.no_grad():
-                    return self.scores(samples.gather(episodes), state).cpu()
-
             _choices[key] = choose_settings(
                 base,
                 task,
                 self.random_state,
-                score,
+                self.fold_scorer(),
                 start=self.resolved(),
                 fixed=self.fixed(),
                 transductive=self.transductive,
             )
         return _choices[key]
+
+    def fold_scorer(self) -> Scorer:
+        """Return a function that scores pretended tasks, which keeps what settings share."""
+        projected: dict[Any, tuple[Moments, ViewTensors]] = {}
+
+        def score(settings: Settings, fold: Fold, episodes: Episodes) -> Tensor:
+            step = (id(fold), settings.scaling, settings.components)
+            if step not in projected:
+                projected[step] = self._projected(fold, settings)
+            moments, samples = projected[step]
+            model = _restructured(moments, settings, self.structure)
+            state = MarginalState(Projection.identity(model.dims), model, settings)
+            state = state.to(self.torch_device, self._torch_dtype)
+            with torch.no_grad():
+                return self.scores(samples.gather(episodes), state).cpu()
+
+        return score
 
     def _projected(self, fold: Fold, settings: Settings) -> tuple[Moments, ViewTensors]:
         """Moments of the classes that stay base classes, and the components of the others."""

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
+from fewview.episodes import Episodes, TaskSpec
+from fewview.methods.folds import Fold, draw_folds
 from fewview.views import FewviewError, MultiViewData
-from fewview.views.random import combine, raw, smallest, stream_key
 
 # Tried one after the other, the present value always among them. The last three are about queries
 # that are used together.
@@ -33,11 +33,6 @@ GRID: dict[str, tuple[Any, ...]] = {
     "balance": (0.5, 0.0, 0.25, 0.75),
 }
 TOGETHER = ("temperature", "anneal", "balance")
-N_FOLDS = 6
-EPISODES_PER_FOLD = 8
-MOST_QUERIES = 75
-MOST_BASE_CLASSES = 60
-MOST_PER_CLASS = 40
 # A value must be better by so many standard errors over folds and by so much, or the present one
 # stays: tasks of one fold share their classes, and chance differences between them are large.
 PATIENCE = 2.0
@@ -88,33 +83,8 @@ class SettingsChoice:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """One division of base classes.
-
-    Attributes:
-        known: samples of classes that stay base classes.
-        unknown: samples of classes that play novel ones.
-        episodes: balanced and unbalanced tasks drawn from `unknown`.
-    """
-
-    known: MultiViewData
-    unknown: MultiViewData
-    episodes: tuple[Episodes, ...]
-
-
 # Scores the queries of pretended tasks.
 Scorer = Callable[[Settings, Fold, Episodes], Tensor]
-
-
-def enough_classes(n_classes: int, way: int) -> bool:
-    """Whether base classes can be divided into pretended tasks and a rest to learn from.
-
-    Example:
-        >>> enough_classes(8, 3), enough_classes(7, 3)
-        (True, False)
-    """
-    return n_classes >= 2 * way + 2
 
 
 def choose_settings(
@@ -143,14 +113,8 @@ def choose_settings(
     """
     began = perf_counter()
     settings = start
-    n_classes = len(base.classes)
     try:
-        if not enough_classes(n_classes, task.way):
-            raise FewviewError(
-                f"{n_classes} base classes are fewer than 2 x {task.way} ways + 2 = "
-                f"{2 * task.way + 2}"
-            )
-        parts = _folds(base, task, seed)
+        parts = draw_folds(base, task, seed)
     except FewviewError as error:
         reason = f"settings are the defaults, not chosen: {error}"
         return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
@@ -170,60 +134,10 @@ def choose_settings(
     if "calibration" not in fixed:
         settings = replace(settings, calibration=_calibrate(settings, parts, score))
     reason = (
-        f"chosen on {N_FOLDS * EPISODES_PER_FOLD} tasks of base classes, {tried} settings tried"
+        f"chosen on {sum(len(e.seeds) for part in parts for e in part.episodes)} tasks of base "
+        f"classes, {tried} settings tried"
     )
     return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - began)
-
-
-def _folds(base: MultiViewData, task: TaskSpec, seed: int) -> list[Fold]:
-    """Divide base classes, and draw balanced and unbalanced tasks from the pretended novel ones."""
-    sizes = np.bincount(base.codes, minlength=len(base.classes))
-    shot = max(task.shots)
-    if sizes.min() < shot + 1:
-        raise FewviewError(f"a base class has {sizes.min()} samples, {shot} shot(s) need more")
-    queries = int(min(task.queries, max(2, MOST_QUERIES // task.way), sizes.min() - shot))
-    shape = replace(task, shot=shot, queries=queries, query_counts="balanced")
-    states = combine(np.arange(N_FOLDS, dtype=np.uint64), stream_key("marginal folds", seed))
-    orders = smallest(raw(states, len(sizes)), len(sizes))
-    out = []
-    for number, order in enumerate(orders.tolist()):
-        order = order[:MOST_BASE_CLASSES]
-        # Most classes stay base classes: what is good with few of them may be bad with more.
-        n_novel = max(task.way, min(len(order) // 3, 3 * task.way))
-        novel, rest = order[:n_novel], order[n_novel:]
-        unknown = base[np.isin(base.codes, novel)]
-        episodes = []
-        for counts in ("balanced", "dirichlet:2"):
-            wanted = replace(shape, query_counts=counts)
-            if counts != "balanced":
-                # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
-                room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)
-                fewer = min(queries, max(1, room // (3 * task.way)))
-                wanted = replace(wanted, queries=fewer)
-            try:
-                sampler = EpisodeSampler(unknown, wanted, seed=seed, name=f"marginal {number}")
-                episodes.append(sampler.draw(0, EPISODES_PER_FOLD // 2))
-            except FewviewError as error:
-                if counts == "balanced":
-                    raise FewviewError(
-                        f"no tasks can be drawn from base classes: {error}"
-                    ) from None
-        known = _thinned(base[np.isin(base.codes, rest)])
-        out.append(Fold(known, unknown, tuple(episodes)))
-    return out
-
-
-def _thinned(data: MultiViewData) -> MultiViewData:
-    """At most `MOST_PER_CLASS` samples of every class: choosing takes seconds, not minutes."""
-    sizes = np.bincount(data.codes)
-    if sizes.max() <= MOST_PER_CLASS:
-        return data
-    keys = raw(np.array(stream_key("thinned"), dtype=np.uint64), len(data))
-    keep = []
-    for code in range(len(sizes)):
-        rows = np.flatnonzero(data.codes == code)
-        keep.append(rows[smallest(keys[rows], min(len(rows), MOST_PER_CLASS))])
-    return data[np.sort(np.concatenate(keep))]
 
 
 def _scored(settings: Settings, part: Fold, score: Scorer) -> list[tuple[Tensor, Tensor]]:

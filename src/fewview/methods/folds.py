@@ -1,0 +1,133 @@
+"""Pretended tasks: some base classes play novel ones, the others stay base classes.
+
+What a method chooses (settings, calibration, thresholds) it chooses on tasks like these, so that
+novel classes are never seen. Half of the tasks have balanced queries, half have class shares drawn
+from a Dirichlet distribution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
+from fewview.views import FewviewError, MultiViewData
+from fewview.views.random import combine, raw, smallest, stream_key
+
+N_FOLDS = 6
+EPISODES_PER_FOLD = 8
+MOST_QUERIES = 75
+MOST_BASE_CLASSES = 60
+MOST_PER_CLASS = 40
+SHARES = ("balanced", "dirichlet:2")
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One division of base classes.
+
+    Attributes:
+        known: samples of classes that stay base classes.
+        unknown: samples of classes that play novel ones.
+        episodes: balanced and, where the classes are large enough, unbalanced tasks of `unknown`.
+    """
+
+    known: MultiViewData
+    unknown: MultiViewData
+    episodes: tuple[Episodes, ...]
+
+
+def enough_classes(n_classes: int, way: int) -> bool:
+    """Whether base classes can be divided into pretended tasks and a rest to learn from.
+
+    Example:
+        >>> enough_classes(8, 3), enough_classes(7, 3)
+        (True, False)
+    """
+    return n_classes >= 2 * way + 2
+
+
+def draw_folds(
+    base: MultiViewData,
+    task: TaskSpec,
+    seed: int = 0,
+    n_folds: int = N_FOLDS,
+    episodes_per_fold: int = EPISODES_PER_FOLD,
+) -> list[Fold]:
+    """Divide base classes, and draw balanced and unbalanced tasks from the pretended novel ones.
+
+    Args:
+        base: base samples, unscaled.
+        task: way, shot and missing views of the tasks; queries as far as the classes allow.
+        seed: of folds and tasks.
+        n_folds: how many divisions.
+        episodes_per_fold: tasks of a division, both kinds together.
+
+    Example:
+        >>> data = MultiViewData(np.ones((80, 2)), labels=np.repeat(np.arange(8), 10))
+        >>> fold = draw_folds(data, TaskSpec(way=3, queries=5))[0]
+        >>> len(fold.known.classes), len(fold.unknown.classes), len(fold.episodes)
+        (5, 3, 2)
+    """
+    n_classes = len(base.classes)
+    if not enough_classes(n_classes, task.way):
+        raise FewviewError(
+            f"{n_classes} base classes are fewer than 2 x {task.way} ways + 2 = {2 * task.way + 2}"
+        )
+    sizes = np.bincount(base.codes, minlength=n_classes)
+    shot = max(task.shots)
+    if sizes.min() < shot + 1:
+        raise FewviewError(f"a base class has {sizes.min()} samples, {shot} shot(s) need more")
+    queries = int(min(task.queries, max(2, MOST_QUERIES // task.way), sizes.min() - shot))
+    shape = replace(task, shot=shot, queries=queries, query_counts="balanced")
+    states = combine(np.arange(n_folds, dtype=np.uint64), stream_key("marginal folds", seed))
+    orders = smallest(raw(states, n_classes), n_classes)
+    out = []
+    for number, order in enumerate(orders.tolist()):
+        order = order[:MOST_BASE_CLASSES]
+        # Most classes stay base classes: what is good with few of them may be bad with more.
+        n_novel = max(task.way, min(len(order) // 3, 3 * task.way))
+        novel, rest = order[:n_novel], order[n_novel:]
+        unknown = base[np.isin(base.codes, novel)]
+        episodes = []
+        for shares in SHARES:
+            wanted = replace(shape, query_counts=shares)
+            if shares != "balanced":
+                # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
+                room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)
+                wanted = replace(wanted, queries=min(queries, max(1, room // (3 * task.way))))
+            try:
+                sampler = EpisodeSampler(unknown, wanted, seed=seed, name=f"marginal {number}")
+                episodes.append(sampler.draw(0, max(1, episodes_per_fold // 2)))
+            except FewviewError as error:
+                if shares == "balanced":
+                    raise FewviewError(
+                        f"no tasks can be drawn from base classes: {error}"
+                    ) from None
+        known = thinned(base[np.isin(base.codes, rest)])
+        out.append(Fold(known, unknown, tuple(episodes)))
+    return out
+
+
+def thinned(data: MultiViewData, most: int = MOST_PER_CLASS) -> MultiViewData:
+    """Keep at most so many samples of every class: choosing takes seconds, not minutes.
+
+    Args:
+        data: labelled samples.
+        most: samples of a class.
+
+    Example:
+        >>> data = MultiViewData(np.ones((9, 1)), labels=[0] * 6 + [1] * 3)
+        >>> np.bincount(thinned(data, 4).codes).tolist()
+        [4, 3]
+    """
+    sizes = np.bincount(data.codes)
+    if sizes.max() <= most:
+        return data
+    keys = raw(np.array(stream_key("thinned"), dtype=np.uint64), len(data))
+    keep = []
+    for code in range(len(sizes)):
+        rows = np.flatnonzero(data.codes == code)
+        keep.append(rows[smallest(keys[rows], min(len(rows), most))])
+    return data[np.sort(np.concatenate(keep))]
