@@ -29,9 +29,15 @@ from fewview import TaskSpec, create
 from fewview.datasets import class_split, get_spec, load
 from fewview.methods.folds import draw_folds
 
-SETS = (
-    "handwritten,scene15,cub_googlenet_doc2vec,leaves100,orl,caltech102,tieredimagenet_tiny"
-).split(",")
+SETS = [
+    "handwritten",
+    "scene15",
+    "cub_googlenet_doc2vec",
+    "leaves100",
+    "orl",
+    "caltech102",
+    "tieredimagenet_tiny",
+]
 # Changes of settings; those of the method itself (not a setting) carry a leading underscore.
 VARIANTS: list[dict[str, Any]] = [
     {},

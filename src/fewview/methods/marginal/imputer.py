@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from fewview.methods.base import as_data
-from fewview.methods.marginal.model import Gaussians
+from fewview.methods.marginal.model import Gaussians, conditional_gain
 from fewview.methods.marginal.projection import Projection, fit_projection
 from fewview.methods.marginal.statistics import MarginalStatistics
 from fewview.views import MultiViewData, ViewScaling, fit_scaling
@@ -124,9 +124,7 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         patterns, pattern = torch.unique(mask, dim=0, return_inverse=True)
         for index in range(len(patterns)):
             members = (pattern == index).nonzero()[:, 0]
-            seen, gone = model.columns(patterns[index]), model.columns(~patterns[index])
-            factor = torch.linalg.cholesky(total[seen][:, seen])
-            gain = torch.cholesky_solve(total[seen][:, gone], factor)  # [seen, gone]
+            seen, gone, gain = conditional_gain(model, patterns[index])
             step = (rows[members][:, seen] - model.mean[seen]) @ gain
             mean[members[:, None], gone] = model.mean[gone] + step
             rest = torch.zeros_like(total)

@@ -20,6 +20,7 @@ from fewview.methods.marginal.explain import Explanation, explain_queries
 from fewview.methods.marginal.model import (
     Evidence,
     Gaussians,
+    filled_in,
     gather_evidence,
     posterior,
     predictive_scores,
@@ -32,7 +33,7 @@ from fewview.methods.registry import register
 from fewview.views import FewviewError, FewviewWarning, MultiViewData, fit_scaling
 
 SCORES = ("predictive", "variational")
-STRUCTURES = ("full", "no between", "diagonal", "no cross-view")
+STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 # Share of the rounds over which the temperature rises to its full value.
 RISE = 0.3
 # A task has settled when no responsibility changes by more than this.
@@ -98,7 +99,9 @@ class Marginal(Method):
         rank: most directions in which class means differ; None keeps all, and the time of a round
             grows with its cube. 64 loses up to 10 points on cub; more than 128 is not measured.
         structure: `"full"`, or an ablation: `"no between"` (class means may lie anywhere,
-            a wide sphere per view), `"diagonal"` (S), `"no cross-view"` (blocks of S and B).
+            a wide sphere per view), `"diagonal"` (S), `"no cross-view"` (blocks of S and B),
+            `"imputed"` (missing views are filled in with their conditional means, then taken as
+            data).
         settings: `"default"` takes stated values: 64 components, shrinkage 0.1, prior 0.5,
             temperature 0.5, anneal 0.7, balance 0.5, calibration 0.15 (1 if not transductive).
             `"auto"` chooses everything that is None (and balance and scaling) on tasks drawn from
@@ -258,14 +261,14 @@ class Marginal(Method):
 
     def evidence(self, batch: EpisodeBatch, state: MarginalState) -> Evidence:
         """What the samples of some scaled tasks say about class means."""
-        return gather_evidence(
-            state.model,
-            state.projection.apply(batch.support, batch.support_mask),
-            state.projection.apply(batch.query, batch.query_mask),
-            batch.support_mask,
-            batch.query_mask,
-            self.rank,
-        )
+        support = state.projection.apply(batch.support, batch.support_mask)
+        query = state.projection.apply(batch.query, batch.query_mask)
+        support_mask, query_mask = batch.support_mask, batch.query_mask
+        if self.structure == "imputed":
+            support = filled_in(state.model, support, support_mask)
+            query = filled_in(state.model, query, query_mask)
+            support_mask, query_mask = torch.ones_like(support_mask), torch.ones_like(query_mask)
+        return gather_evidence(state.model, support, query, support_mask, query_mask, self.rank)
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
@@ -364,7 +367,7 @@ class Marginal(Method):
 def _restructured(moments: Moments, settings: Settings, structure: str) -> Gaussians:
     """Shrink the covariances, and take away what an ablation leaves out."""
     model = moments.shrunk(settings.shrinkage, settings.prior)
-    if structure == "full":
+    if structure in ("full", "imputed"):
         return model
     within, between = model.within, model.between
     if structure == "no between":

@@ -62,6 +62,40 @@ def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
     return torch.stack(parts, dim=-1)
 
 
+def conditional_gain(model: Gaussians, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How the coordinates of missing views follow from those of present ones, under S + B.
+
+    Args:
+        model: the Gaussians.
+        views: bool [V], the views that are present.
+
+    Returns:
+        seen: positions of present coordinates.
+        gone: positions of missing coordinates.
+        gain: [seen, gone]; the conditional mean is mu0 + (x - mu0)[seen] @ gain.
+    """
+    total = (model.within + model.between).double()
+    seen, gone = model.columns(views), model.columns(~views)
+    factor = torch.linalg.cholesky(total[seen][:, seen])
+    return seen, gone, torch.cholesky_solve(total[seen][:, gone], factor)
+
+
+def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
+    """Replace missing views by their conditional means: [..., d], mask bool [..., V] -> [..., d].
+
+    Nothing here uses it but an ablation: what is filled in is a guess, and this is what it costs
+    to treat it as data.
+    """
+    rows, out = samples.flatten(0, -2), samples.flatten(0, -2).clone()
+    patterns, pattern = torch.unique(mask.flatten(0, -2), dim=0, return_inverse=True)
+    for index in range(len(patterns)):
+        members = (pattern == index).nonzero()[:, 0]
+        seen, gone, gain = conditional_gain(model, patterns[index])
+        step = (rows[members][:, seen] - model.mean[seen]) @ gain.to(rows.dtype)
+        out[members[:, None], gone] = model.mean[gone] + step
+    return out.reshape(samples.shape)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the samples of some tasks say about class means, in prior coordinates.

@@ -7,7 +7,9 @@ every pair of views is estimated from the samples that have both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,8 +25,9 @@ class MarginalStatistics:
 
     Attributes:
         projection: frozen preprocessing of the (scaled) samples.
-        counts: label -> samples that have both views, float64 [V, V].
-        sums: label -> sum of coordinates over samples that also have view v, float64 [V, d].
+        labels: the classes seen so far, C of them, in the order they were first seen.
+        counts: samples that have both views, float64 [C, V, V].
+        sums: sums of coordinates over samples that also have view v, float64 [C, V, d].
         products: sum of x x' over all classes, float64 [d, d], missing coordinates being zero.
 
     Example:
@@ -39,13 +42,16 @@ class MarginalStatistics:
     """
 
     projection: Projection
-    counts: dict[object, Tensor] = field(default_factory=dict)
-    sums: dict[object, Tensor] = field(default_factory=dict)
+    labels: list[Any] = field(default_factory=list)
+    counts: Tensor = field(default_factory=lambda: torch.zeros(0))
+    sums: Tensor = field(default_factory=lambda: torch.zeros(0))
     products: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def __post_init__(self) -> None:
         if not self.products.numel():
-            width = sum(self.projection.dims)
+            n_views, width = len(self.projection.dims), sum(self.projection.dims)
+            self.counts = torch.zeros(0, n_views, n_views, dtype=torch.float64)
+            self.sums = torch.zeros(0, n_views, width, dtype=torch.float64)
             self.products = torch.zeros(width, width, dtype=torch.float64)
 
     def update(self, data: MultiViewData) -> MarginalStatistics:
@@ -54,14 +60,11 @@ class MarginalStatistics:
         views = [torch.from_numpy(block.copy()).double() for block in data.views.values()]
         rows = self.projection.apply([view.nan_to_num(0.0) for view in views], mask)
         present = mask.double()
-        for code, label in enumerate(data.classes.tolist()):
-            member = torch.from_numpy(data.codes == code)
-            if not bool(member.any()):
-                continue
-            seen, part = present[member], rows[member]
-            count, total = seen.T @ seen, seen.T @ part
-            self.counts[label] = self.counts[label] + count if label in self.counts else count
-            self.sums[label] = self.sums[label] + total if label in self.sums else total
+        place = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())]
+        for view in range(present.shape[1]):
+            seen = present[:, view, None]
+            self.counts[:, view].index_add_(0, place, seen * present)
+            self.sums[:, view].index_add_(0, place, seen * rows)
         self.products = self.products + rows.T @ rows
         return self
 
@@ -70,13 +73,29 @@ class MarginalStatistics:
         if other.projection.dims != self.projection.dims:
             raise FewviewError("cannot merge statistics that were projected differently")
         out = MarginalStatistics(
-            self.projection, dict(self.counts), dict(self.sums), self.products + other.products
+            self.projection,
+            list(self.labels),
+            self.counts.clone(),
+            self.sums.clone(),
+            self.products + other.products,
         )
-        for label in other.counts:
-            known = label in out.counts
-            out.counts[label] = other.counts[label] + (out.counts[label] if known else 0)
-            out.sums[label] = other.sums[label] + (out.sums[label] if known else 0)
+        place = out._places(other.labels)
+        out.counts.index_add_(0, place, other.counts)
+        out.sums.index_add_(0, place, other.sums)
         return out
+
+    def _places(self, labels: Sequence[Any]) -> Tensor:
+        """Positions of classes, int64; classes not seen before get places at the end."""
+        known = {label: place for place, label in enumerate(self.labels)}
+        new = [label for label in labels if label not in known]
+        if new:
+            known.update({label: len(known) + index for index, label in enumerate(new)})
+            self.labels = [*self.labels, *new]
+            self.counts, self.sums = (
+                torch.cat([part, part.new_zeros(len(new), *part.shape[1:])])
+                for part in (self.counts, self.sums)
+            )
+        return torch.tensor([known[label] for label in labels], dtype=torch.int64)
 
     def moments(self, *, one_class: bool = False) -> Moments:
         """Mean, within-class, between-class and total covariance, unshrunk.
@@ -84,38 +103,40 @@ class MarginalStatistics:
         Args:
             one_class: accept samples of one class, whose between-class covariance is zero.
         """
-        if len(self.counts) < (1 if one_class else 2):
+        if len(self.labels) < (1 if one_class else 2):
             raise FewviewError(
-                f"the base set has {len(self.counts)} class(es); how much classes differ can be "
+                f"the base set has {len(self.labels)} class(es); how much classes differ can be "
                 "learnt from two or more only"
             )
         dims = self.projection.dims
-        width = torch.tensor(dims)
-        view_of = torch.repeat_interleave(torch.arange(len(dims)), width)  # [d]
-        counts = torch.stack(list(self.counts.values()))  # [C, V, V]
-        sums = torch.stack(list(self.sums.values()))  # [C, V, d]
-        both = counts[:, view_of][:, :, view_of]  # [C, d, d]
-        own = counts.diagonal(dim1=1, dim2=2)[:, view_of]  # [C, d] samples that have the view
-        # Sum of coordinate j over samples that have the view of coordinate i.
-        given = sums[:, view_of]  # [C, d, d]
-        means = given.diagonal(dim1=1, dim2=2) / own.clamp(min=1)  # [C, d]
-        left, right = means[:, :, None], means[:, None, :]
-        explained = left * given + right * given.transpose(1, 2) - both * left * right
-        share = both / (own[:, :, None] * own[:, None, :]).clamp(min=1)
-        freedom = both - both * (1 / own.clamp(min=1))[:, :, None]
-        freedom = freedom - both * (1 / own.clamp(min=1))[:, None, :] + both * share
-        within = (self.products - explained.sum(0)) / freedom.sum(0).clamp(min=1)
-        known = (own > 0).double()  # [C, d]
-        mean = (known * means).sum(0) / known.sum(0).clamp(min=1)
-        step = (means - mean) * known
-        between = step.T @ step / (known.T @ known - 1).clamp(min=1)
-        total_count = both.sum(0)
-        total_mean = given.diagonal(dim1=1, dim2=2).sum(0) / own.sum(0).clamp(min=1)
-        crossed = given.sum(0)
-        total = self.products - total_mean[:, None] * crossed - total_mean[None] * crossed.T
-        total = total + total_count * total_mean[:, None] * total_mean[None]
-        total = total / total_count.clamp(min=1)
-        complete = bool((both == own[:, :, None]).all() and (both == own[:, None, :]).all())
+        view_of = torch.repeat_interleave(torch.arange(len(dims)), torch.tensor(dims))  # [d]
+        own = self.counts.diagonal(dim1=1, dim2=2)  # [C, V] samples that have the view
+        least = own.clamp(min=1)
+        own_sums = self.sums.gather(1, view_of.expand(len(own), 1, -1))[:, 0]  # [C, d]
+        means = own_sums / least[:, view_of]
+        known = (own > 0).double()
+        mean = (known[:, view_of] * means).sum(0) / known.sum(0).clamp(min=1)[view_of]
+        step = (means - mean) * known[:, view_of]
+        pairs = (known.T @ known - 1).clamp(min=1)
+        between = step.T @ step / pairs[view_of][:, view_of]
+        total_mean = own_sums.sum(0) / own.sum(0).clamp(min=1)[view_of]
+        within, total = self.products.clone(), self.products.clone()
+        parts = torch.split(torch.arange(len(view_of)), list(dims))
+        # Pair by pair of views, so that nothing of size classes x d x d is made.
+        for a, left in enumerate(parts):
+            for b, right in enumerate(parts):
+                n = self.counts[:, a, b, None]  # [C, 1]
+                sums_left, sums_right = self.sums[:, b, left], self.sums[:, a, right]
+                m, w = means[:, left], means[:, right]
+                explained = m.T @ sums_right + sums_left.T @ w - m.T @ (n * w)
+                first, second = least[:, a, None], least[:, b, None]
+                freedom = n * (1 - 1 / first - 1 / second + n / (first * second))
+                block = (left[:, None], right)
+                within[block] = (within[block] - explained) / freedom.sum().clamp(min=1)
+                m, w = total_mean[left, None], total_mean[None, right]
+                explained = m * sums_right.sum(0) + sums_left.sum(0)[:, None] * w - n.sum() * m * w
+                total[block] = (total[block] - explained) / n.sum().clamp(min=1)
+        complete = bool((self.counts == own[:, :, None]).all())
         out = Moments(mean, within, between, total, dims)
         return out if complete else out.repaired()
 
