@@ -41,7 +41,7 @@ class Grid:
         splits: number of class splits, or `"all"`.
         episodes: episodes per split.
         query_counts: `"balanced"` or `"dirichlet:A"`.
-        missing: `"uniform"`, `"patterns"` (those of the data) or `"class"`.
+        missing: `"uniform"`, `"patterns"` (those of the data), `"class"`, or a rule of your own.
         seed: of episodes, drawn splits and everything random in methods.
         scaling: for every method; `"paper"` is per method as in the paper; None leaves it to the
             methods. A parameter typed with a method wins.
@@ -67,7 +67,7 @@ class Grid:
     splits: int | str = 10
     episodes: int = 40
     query_counts: str = "balanced"
-    missing: str = "uniform"
+    missing: str | MissingRule = "uniform"
     seed: int = 0
     scaling: str | None = None
     padding: str | None = None
@@ -87,7 +87,7 @@ class Grid:
             raise FewviewError(f"splits is {self.splits!r}; give a number from 1 or 'all'")
         if self.episodes < 1:
             raise FewviewError(f"episodes is {self.episodes}; at least 1 per split is needed")
-        if self.missing not in KINDS:
+        if not isinstance(self.missing, MissingRule) and self.missing not in KINDS:
             raise FewviewError(f"missing is {self.missing!r}; use one of {', '.join(KINDS)}")
 
 
@@ -114,7 +114,7 @@ def settings(grid: Grid) -> list[Setting]:
         source = find_source(dataset, grid.data_dir, all_novel=grid.base is not None)
         base: Source = source
         if grid.base is not None:
-            base = find_source(grid.base, grid.data_dir)
+            base = find_source(grid.base, grid.data_dir, as_base=True)
             if base.data.fingerprint == source.data.fingerprint:
                 raise FewviewError(
                     f"--base {base.name} is the data set itself; its own base classes are the "
@@ -153,13 +153,15 @@ def _task(grid: Grid, source: Source) -> tuple[TaskSpec, tuple[float, ...]]:
     return task, etas
 
 
-def missing_rule(kind: str, data: MultiViewData) -> MissingRule:
-    """Make the rule that a word of the command line stands for.
+def missing_rule(kind: str | MissingRule, data: MultiViewData) -> MissingRule:
+    """Make the rule that a word of the command line stands for; a rule stands for itself.
 
     Example:
         >>> missing_rule("class", MultiViewData([[1.0]])).describe()
         'class[2]'
     """
+    if isinstance(kind, MissingRule):
+        return kind
     if kind != "patterns":
         return MissingRule(kind)
     if data.mask.all():

@@ -107,7 +107,11 @@ class Source:
 
 
 def find_source(
-    dataset: str | MultiViewData, data_dir: str | None = None, *, all_novel: bool = False
+    dataset: str | MultiViewData,
+    data_dir: str | None = None,
+    *,
+    all_novel: bool = False,
+    as_base: bool = False,
 ) -> Source:
     """Find data by name, by file or folder, or take them as they are.
 
@@ -116,6 +120,7 @@ def find_source(
         data_dir: folder of data files of known sets.
         all_novel: base classes come from elsewhere, so that all classes of a user's own data are
             novel ones.
+        as_base: the data only lend their classes as base classes, so few of them will do.
 
     Example:
         >>> data = MultiViewData(np.ones((40, 2)), labels=np.repeat(np.arange(10), 4))
@@ -124,11 +129,11 @@ def find_source(
         (6, 4, 4, 3)
     """
     if isinstance(dataset, MultiViewData):
-        return _own(dataset, dataset.name or "data", None, all_novel)
+        return _own(dataset, dataset.name or "data", None, all_novel, as_base)
     if dataset not in names() and Path(dataset).expanduser().exists():
         path = Path(dataset).expanduser()
         data = MultiViewData.read(path)
-        return _own(data, path.stem, _split_in_file(path, data), all_novel)
+        return _own(data, path.stem, _split_in_file(path, data), all_novel, as_base)
     if dataset not in names() and ("/" in dataset or "\\" in dataset or Path(dataset).suffix):
         raise FewviewError(f"{dataset}: no such file or folder")
     spec = get_spec(dataset)
@@ -146,13 +151,15 @@ def find_source(
     )
 
 
-def _own(data: MultiViewData, name: str, given: ClassSplit | None, all_novel: bool) -> Source:
+def _own(
+    data: MultiViewData, name: str, given: ClassSplit | None, all_novel: bool, as_base: bool
+) -> Source:
     if data.labels is None:
         raise FewviewError(f"{name}: no labels; episodes are drawn from labelled samples")
     classes = data.classes.tolist()
     if all_novel and given is None:
         given = ClassSplit((), tuple(classes), fixed=True)
-    if given is None and len(classes) < 3:
+    if given is None and len(classes) < 3 and not as_base:
         raise FewviewError(
             f"{name}: {len(classes)} class(es); at least 3 are needed, one base class and two "
             "novel ones (or give base classes from other data with --base)"

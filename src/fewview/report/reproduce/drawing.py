@@ -1,0 +1,156 @@
+"""How the figures look and how they are saved: vector files, the numbers behind them, a caption.
+
+Sized for two columns of print, with colours and marks that colour-blind people can tell apart.
+Matplotlib is imported inside the functions.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fewview.evaluate.summary import Row
+from fewview.report.figures import COLOURS, MARKERS, save_figure
+from fewview.report.reproduce.sheets import Sheet
+from fewview.views.atomic import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 7.16  # inches, two columns of an IEEE page
+SMALL, MEDIUM = 7, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure with what stands behind it.
+
+    Attributes:
+        sheet: the numbers that are printed; its title, protocol and command belong to the figure.
+        figure: the drawing.
+        points: everything that is drawn, where that is more than the sheet; may be empty.
+        point_columns: keys of the points.
+    """
+
+    sheet: Sheet
+    figure: Figure
+    points: tuple[Row, ...] = ()
+    point_columns: tuple[str, ...] = ()
+
+    def write(self, folder: str | PathLike[str]) -> list[Path]:
+        """Write PDF, SVG and PNG, the numbers as CSV, and a Markdown page with the caption."""
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        out = []
+        for ending in ("pdf", "svg", "png"):
+            out += save_figure(self.figure, place / f"{self.sheet.name}.{ending}")
+        texts = {f"{self.sheet.name}.csv": self.sheet.csv()}
+        if self.points:
+            texts[f"{self.sheet.name}_points.csv"] = self._points()
+        page = f"![{self.sheet.name}]({self.sheet.name}.svg)\n\n"
+        texts[f"{self.sheet.name}.md"] = page + self.sheet.markdown()
+        for name, text in texts.items():
+            with replacing(place / name) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+            out.append(place / name)
+        return out
+
+    def _points(self) -> str:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.point_columns)
+        for row in self.points:
+            values = [row.get(name) for name in self.point_columns]
+            writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
+        return buffer.getvalue()
+
+
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """An empty figure of print size.
+
+    Example:
+        >>> new_figure(2.0).get_size_inches().tolist()
+        [7.16, 2.0]
+    """
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def dress(axis: Axes, title: str = "", x: str = "", y: str = "") -> None:
+    """Title, labels, faint grid, small letters."""
+    if title:
+        axis.set_title(title, fontsize=MEDIUM)
+    axis.set_xlabel(x, fontsize=MEDIUM)
+    axis.set_ylabel(y, fontsize=MEDIUM)
+    axis.tick_params(labelsize=SMALL)
+    axis.grid(alpha=0.25, linewidth=0.5)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def bare(axis: Axes, title: str = "") -> None:
+    """An axis for a t-SNE map, whose coordinates mean nothing."""
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.margins(0.06)
+    for spine in axis.spines.values():
+        spine.set_linewidth(0.5)
+        spine.set_color("0.5")
+    if title:
+        axis.set_title(title, fontsize=SMALL)
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour and mark of a line.
+
+    Example:
+        >>> look(0)["marker"]
+        'o'
+    """
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+
+
+def scatter_map(
+    axis: Axes,
+    places: Any,
+    labels: Any,
+    kinds: Sequence[str],
+) -> None:
+    """Draw a map of one task: colour and mark by class.
+
+    Args:
+        axis: where to.
+        places: [n, 2].
+        labels: class of every point, [n].
+        kinds: `"query"`, `"support"`, `"anchor"`, `"centre"` or `"open query"` for every point.
+    """
+    import numpy as np
+
+    style: dict[str, dict[str, Any]] = {
+        "anchor": {"s": 3, "alpha": 0.45, "linewidths": 0},
+        "query": {"s": 11, "alpha": 0.9, "linewidths": 0},
+        "open query": {"s": 22, "facecolors": "white", "edgecolors": "black", "linewidths": 0.7},
+        "support": {"s": 75, "edgecolors": "black", "linewidths": 1.1},
+        "centre": {"s": 95, "edgecolors": "black", "linewidths": 1.2},
+    }
+    kind_of = np.asarray(kinds)
+    for kind in ("anchor", "query", "open query", "support", "centre"):
+        for label in np.unique(labels):
+            chosen = (kind_of == kind) & (np.asarray(labels) == label)
+            if chosen.any():
+                here = dict(style[kind])
+                colour = COLOURS[int(label) % len(COLOURS)]
+                if kind == "open query":
+                    here["edgecolors"] = colour
+                else:
+                    here["color"] = colour
+                axis.scatter(
+                    places[chosen, 0], places[chosen, 1], marker=MARKERS[int(label)], **here
+                )
