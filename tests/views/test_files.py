@@ -9,6 +9,7 @@ import struct
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fewview.views import files
+from fewview.views import anndata, tables
 from fewview.views.data import MultiViewData
 from fewview.views.errors import FewviewError
 from fewview.views.files import npz_keys, read, read_npz_column, write
+from fewview.views.foreign import kept_reader
 
-FORMATS = ("npz", "csv", "parquet", "npy")
+FORMATS = ("npz", "mat", "h5ad", "h5mu", "csv", "parquet", "npy")
 FOLDERS = ("csv", "parquet", "npy")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_process_for_all_foreign_files() -> Iterator[None]:
+    with kept_reader():
+        yield
+
+
 def target(folder: Path, format: str) -> Path:
-    return folder / ("data.npz" if format == "npz" else "data")
+    return folder / ("data" if format in FOLDERS else f"data.{format}")
 
 
 def there_and_back(data: MultiViewData, format: str) -> MultiViewData:
@@ -448,7 +457,10 @@ def test_bad_parquet(tmp_path: Path) -> None:
         ({"id": ["p", "q"], "x": [None, "t"]}, r"a\.parquet: column 'x', row 1 holds 't'"),
         ({"id": ["p", "p"], "x": [1, 2]}, r"a\.parquet: id 'p' occurs in row 0 and row 1"),
         ({"id": ["p", None], "x": [1, 2]}, r"a\.parquet: row 1 has no key"),
-        ({"id": [[1]], "x": [1]}, r"a\.parquet: the key of row 0 is a list"),
+        (
+            {"id": [[1]], "x": [1]},
+            r"a\.parquet: column 'id', row 0 holds a list; ids and labels must",
+        ),
     ):
         pq.write_table(pa.table(table), file)
         with pytest.raises(FewviewError, match=message):
@@ -676,24 +688,52 @@ def test_damaged_folders(draw: st.DataObject, format: str) -> None:
 
 def test_other_formats(tmp_path: Path) -> None:
     data = MultiViewData({"a": [[1.0]]})
-    for suffix in (".mat", ".h5mu", ".h5ad"):
-        file = tmp_path / f"x{suffix}"
-        file.write_bytes(b"x")
-        for call in (lambda file=file: read(file), lambda file=file: write(data, file)):
-            with pytest.raises(FewviewError, match=r"not supported yet; supported are \.npz"):
-                call()
     file = tmp_path / "x.csv"
     file.write_text("id,x\n")
     with pytest.raises(FewviewError, match="give the folder"):
         read(file)
     with pytest.raises(FewviewError, match="format='csv'"):
         write(data, file)
-    with pytest.raises(FewviewError, match=r"files ending in '\.xyz' are not supported"):
-        write(data, tmp_path / "y.xyz")
-    with pytest.raises(FewviewError, match=r"unknown format 'mat'.*others come later"):
-        write(data, tmp_path / "y", format="mat")
-    with pytest.raises(FewviewError, match=r"must end in \.npz"):
-        write(data, tmp_path / "y", format="npz")
+    for call in (lambda: write(data, tmp_path / "y.xyz"), lambda: read(tmp_path / "y.xyz")):
+        (tmp_path / "y.xyz").touch()
+        with pytest.raises(
+            FewviewError, match=r"'\.xyz' are not supported; supported are \.npz, \.mat, \.h5mu"
+        ):
+            call()
+    with pytest.raises(FewviewError, match=r"unknown format 'xls'; the formats are npz, mat, h5mu"):
+        write(data, tmp_path / "y", format="xls")
+    for format in ("npz", "mat", "h5mu", "h5ad"):
+        with pytest.raises(FewviewError, match=rf"must end in \.{format}"):
+            write(data, tmp_path / "y", format=format)
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(FewviewError, match="neither a file nor a folder"):
+        read(tmp_path / "a.npz")
+    (tmp_path / "f").mkdir()
+    os.mkfifo(tmp_path / "f" / "a.csv")
+    with pytest.raises(FewviewError, match=r"a\.csv is not a file"):
+        read(tmp_path / "f")
+
+
+def test_labels_by_name(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "a.npz", view_a=np.ones((2, 1)), y=np.array([0, 1]), sex=np.array(["f", "m"])
+    )
+    assert read(tmp_path / "a.npz", labels="sex").labels.tolist() == ["f", "m"]  # type: ignore[union-attr]
+    with pytest.raises(FewviewError, match=r"no array 'age' for the labels; it has view_a, y, sex"):
+        read(tmp_path / "a.npz", labels="age")
+    folder = tmp_path / "f"
+    folder.mkdir()
+    put(folder, a="id,x\n1,5\n", labels="id,label,sex\n1,p,f\n")
+    assert read(folder).labels.tolist() == ["p"]  # type: ignore[union-attr]
+    assert read(folder, labels="sex").labels.tolist() == ["f"]  # type: ignore[union-attr]
+    with pytest.raises(FewviewError, match=r"labels\.csv: no column 'age' \(it has 'id', 'label'"):
+        read(folder, labels="age")
+    (folder / "labels.csv").unlink()
+    with pytest.raises(FewviewError, match=r"no file labels\.csv with the column 'sex'"):
+        read(folder, labels="sex")
 
 
 def test_reading_nothing(tmp_path: Path) -> None:
@@ -772,7 +812,11 @@ def test_interrupted_writing_leaves_nothing(
     if format in ("npz", "npy"):
         monkeypatch.setattr(np.lib.format, "write_array", fail)
     elif format == "csv":
-        monkeypatch.setattr(files, "_cell", fail)
+        monkeypatch.setattr(tables, "_cell", fail)
+    elif format == "mat":
+        monkeypatch.setattr(scipy.io, "savemat", fail)
+    elif format in ("h5ad", "h5mu"):
+        monkeypatch.setattr(anndata, "_write_manifest", fail)
     else:
         monkeypatch.setattr(pq, "write_table", fail)
     wanted = KeyboardInterrupt if stop is KeyboardInterrupt else FewviewError

@@ -159,15 +159,24 @@ class MultiViewData:
 
     @classmethod
     def read(
-        cls, path: str | PathLike[str], *, partial_rows: PartialRows = "error"
+        cls,
+        path: str | PathLike[str],
+        *,
+        partial_rows: PartialRows = "error",
+        labels: str | None = None,
     ) -> MultiViewData:
-        """Read an `.npz` file or a folder with one table per view; see `fewview.views.files`."""
+        """Read a file (`.npz`, `.mat`, `.h5mu`, `.h5ad`) or a folder with one table per view.
+
+        `labels` names the column or variable with the labels; see `fewview.views.files.read`.
+        """
         from fewview.views.files import read
 
-        return read(path, partial_rows=partial_rows)
+        return read(path, partial_rows=partial_rows, labels=labels)
 
     def write(self, path: str | PathLike[str], *, format: str | None = None) -> None:
-        """Write an `.npz` file or a folder of tables (`format="csv" | "parquet" | "npy"`)."""
+        """Write a file (`.npz`, `.mat`, `.h5mu`, `.h5ad`) or a folder of tables (`format="csv"`,
+        `"parquet"`, `"npy"`); see `fewview.views.files.write`.
+        """
         from fewview.views.files import write
 
         write(self, path, format=format)
