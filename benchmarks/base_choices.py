@@ -44,7 +44,12 @@ def main() -> None:
         for split, eta in product(range(options.splits), options.eta.split(",")):
             base = data[np.isin(data.labels, class_split(dataset, split).base)]
             rate = min(float(eta), 1 - 1 / data.n_views)
-            task = TaskSpec(way=spec.way, shot=1, queries=spec.queries, eta=rate)
+            task = TaskSpec(
+                way=min(spec.way, (len(base.classes) - 2) // 2),
+                shot=1,
+                queries=spec.queries,
+                eta=rate,
+            )
             for fold in draw_folds(base, task, seed=split):
                 states = [method.prepare_base(fold.known, task) for method in methods]
                 for kind, episodes in zip(right, fold.episodes, strict=False):

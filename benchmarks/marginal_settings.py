@@ -29,15 +29,8 @@ from fewview import TaskSpec, create
 from fewview.datasets import class_split, get_spec, load
 from fewview.methods.folds import draw_folds
 
-SETS = [
-    "handwritten",
-    "scene15",
-    "cub_googlenet_doc2vec",
-    "leaves100",
-    "orl",
-    "caltech102",
-    "tieredimagenet_tiny",
-]
+SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl", "caltech102"]
+SETS.append("tieredimagenet_tiny")
 # Changes of settings; those of the method itself (not a setting) carry a leading underscore.
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -78,7 +71,12 @@ def job(dataset: str, split: int, eta: float, n_iter: int) -> dict[str, Any]:
     data = load(other or name)
     base = data[np.isin(data.labels, class_split(other or name, split).base)]
     limit = 1 - 1 / data.n_views
-    task = TaskSpec(way=spec.way, shot=1, queries=spec.queries, eta=min(eta, limit))
+    task = TaskSpec(
+        way=min(spec.way, (len(base.classes) - 2) // 2),
+        shot=1,
+        queries=spec.queries,
+        eta=min(eta, limit),
+    )
     folds = draw_folds(base, task, seed=split)
     default = create("marginal:settings=default").resolved()
     scorers: dict[str, Any] = {}
@@ -178,6 +176,9 @@ def main() -> None:
     waiting = [pool.submit(job, s, split, eta, options.n_iter) for split, eta, s in jobs]
     try:
         for done in as_completed(waiting, timeout=options.budget):
+            if done.exception() is not None:
+                print(f"a job failed: {done.exception()}", file=sys.stderr)
+                continue
             results.append(done.result())
             last = results[-1]
             print(
