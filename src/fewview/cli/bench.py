@@ -91,6 +91,14 @@ def bench(
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Number of processes; they share the cores.")] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Compute on the workers of this Dask scheduler, for instance tcp://host:8786 "
+            "(docs/cluster.md). Results are written here.",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     store: Annotated[
@@ -134,7 +142,12 @@ def bench(
     )  # fmt: skip
     try:
         rows, outcome = run_bench(
-            grid, store=store, jobs=jobs, progress=make_progress(), json_path=json
+            grid,
+            store=store,
+            jobs=jobs,
+            cluster=cluster,
+            progress=make_progress(),
+            json_path=json,
         )
     except KeyboardInterrupt:
         stop_politely(store)

@@ -30,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--scaling", help="for every method; 'paper' as in the paper")
     out.add_argument("--padding", help="for every method; 'paper' as in the paper")
     out.add_argument("--jobs", type=int, default=1, help="number of processes")
+    out.add_argument("--cluster", metavar="ADDRESS", help="Dask scheduler, as tcp://host:8786")
     out.add_argument("--device", default="cpu", help="cpu, cuda or auto")
     out.add_argument("--dtype", default="float32", help="float32 or float64")
     out.add_argument("--store", help="file of results, or 'none'")
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fewview.evaluate.summary import plain_table
     from fewview.views import FewviewError
 
-    running = {name: options.pop(name) for name in ("store", "jobs", "json_path")}
+    running = {name: options.pop(name) for name in ("store", "jobs", "cluster", "json_path")}
     try:
         grid = make_grid(options.pop("datasets"), **options)
         rows, outcome = bench(grid, progress=PlainProgress(), **running)

@@ -146,6 +146,7 @@ def bench(
     *,
     store: str | None = None,
     jobs: int = 1,
+    cluster: str | None = None,
     progress: Progress | None = None,
     json_path: str | os.PathLike[str] | None = None,
 ) -> tuple[list[Row], Outcome]:
@@ -155,6 +156,7 @@ def bench(
         grid: what to run.
         store: file of results, `"none"`, or None for the default place.
         jobs: number of processes.
+        cluster: address of a Dask scheduler that computes instead.
         progress: is told how far the run is.
         json_path: write the rows there too.
 
@@ -172,7 +174,7 @@ def bench(
         if not with_folder.parent.is_dir() or with_folder.is_dir():
             with replacing(with_folder):  # says what is wrong before hours of work, not after
                 pass
-    outcome = run(grid, store_path(store), jobs=jobs, progress=progress)
+    outcome = run(grid, store_path(store), jobs=jobs, cluster=cluster, progress=progress)
     rows = summarise_planned(outcome.cells, outcome.results)
     if json_path is not None:
         write_json(rows, json_path)

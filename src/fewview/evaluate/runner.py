@@ -2,7 +2,8 @@
 
 A `Workbench` lives in every process and keeps what cells share: data, base sets, scaled tensors,
 choices of settings (what methods learn from base classes is kept by `Method.prepare_base`). Workers
-are spawned, not forked, get a share of the cores each, and end when their parent does.
+are spawned, not forked, get a share of the cores each, and end when their parent does. A cluster is
+another `Executor` (`cluster.py`) behind the same `run`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import signal
 import sys
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection, wait
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -76,6 +77,7 @@ def run(
     store: str | os.PathLike[str] | None = None,
     *,
     jobs: int = 1,
+    cluster: str | None = None,
     progress: Progress | None = None,
     wait_for_store: float | None = None,
 ) -> Outcome:
@@ -85,6 +87,8 @@ def run(
         grid: what to run.
         store: file of results; None or `"none"` keeps nothing.
         jobs: number of processes. 1 works in this process with all its threads.
+        cluster: address of a Dask scheduler, for instance `"tcp://host:8786"`; its workers compute
+            and this process writes. Leave `jobs` at 1 then.
         progress: is told how far the run is.
         wait_for_store: seconds to wait for another writer of the store; None waits as long as
             it takes.
@@ -99,8 +103,7 @@ def run(
         >>> outcome.computed, len(outcome.results)
         (2, 2)
     """
-    if jobs < 1:
-        raise FewviewError(f"jobs is {jobs}; give the number of processes, at least 1")
+    executor = make_executor(jobs, cluster)
     told = progress or Progress()
     cells = plan(grid)
     # The same cell may be asked for under two spellings of one method.
@@ -121,19 +124,22 @@ def run(
         told.planned(len(unique), len(results), stale)
         failures: list[tuple[Cell, str]] = []
         reused = len(results)
+        choices = writer.all_choices() if grid.tune else {}
         try:
-            for event in _work(grid, missing, jobs, writer):
-                if event.result is not None:
-                    writer.add(event.result)
-                    results[event.cell.hash] = event.result
-                    told.finished(event.result)
-                elif event.failure:
-                    failures.append((event.cell, event.failure))
-                    told.failed(event.cell, event.failure)
-                else:
-                    told.started(event.cell)
-                for key, choice in event.choices.items():
-                    writer.add_choice(key, choice)
+            # Closed at once when this loop is left by an error: workers must not go on for nobody.
+            with closing(executor.work(grid, missing, choices, told.message)) as events:
+                for event in events:
+                    if event.result is not None:
+                        writer.add(event.result)
+                        results[event.cell.hash] = event.result
+                        told.finished(event.result)
+                    elif event.failure:
+                        failures.append((event.cell, event.failure))
+                        told.failed(event.cell, event.failure)
+                    else:
+                        told.started(event.cell)
+                    for key, choice in event.choices.items():
+                        writer.add_choice(key, choice)
         finally:
             told.close()
     return Outcome(tuple(cells), results, len(results) - reused, reused, stale, tuple(failures))
@@ -147,6 +153,43 @@ class Event:
     result: Result | None = None
     failure: str = ""
     choices: Choices = field(default_factory=dict)
+
+
+class Executor(Protocol):
+    """Where cells are computed. The one who asks writes the store; an executor only reports."""
+
+    def work(
+        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
+    ) -> Generator[Event, None, None]:
+        """Compute cells and yield what happens to them, in any order.
+
+        Args:
+            grid: what the cells belong to.
+            cells: in the order of `plan`.
+            choices: settings chosen on base classes before, by key.
+            tell: takes messages for people.
+        """
+
+
+def make_executor(jobs: int = 1, cluster: str | None = None) -> Executor:
+    """Choose who computes: this process, several processes, or a cluster.
+
+    Example:
+        >>> make_executor(jobs=2)
+        LocalExecutor(jobs=2)
+    """
+    if jobs < 1:
+        raise FewviewError(f"jobs is {jobs}; give the number of processes, at least 1")
+    if cluster is None:
+        return LocalExecutor(jobs)
+    if jobs > 1:
+        raise FewviewError(
+            f"--jobs {jobs} and --cluster {cluster}: give one of them; how many cells a cluster "
+            "computes at once is a matter of its workers"
+        )
+    from fewview.evaluate.cluster import ClusterExecutor
+
+    return ClusterExecutor(cluster)
 
 
 # ---------------------------------------------------------------------- one process
@@ -193,10 +236,9 @@ class Workbench:
 
     def evaluate(self, cell: Cell) -> Result:
         """Compute one cell."""
-        setting = self._setting(cell.dataset)
-        novel = self._rows(setting.source.data, cell.novel)
-        base = self._rows(setting.base.data, cell.base_classes)
-        task = replace(setting.task, eta=cell.eta)
+        data, base_data, task = self.materials(cell)
+        novel = self._rows(data, cell.novel)
+        base = self._rows(base_data, cell.base_classes)
         method = self._method(cell.method)
         seconds_base, chosen = 0.0, ""
         if cell.tune:
@@ -227,10 +269,12 @@ class Workbench:
         choices, self.new_choices = self.new_choices, {}
         return Event(cell, result, choices=choices)
 
-    def _setting(self, name: str) -> Setting:
+    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData, TaskSpec]:
+        """What a cell is computed from: its data, the base set's data, the task."""
         if self._settings is None:
             self._settings = {item.source.name: item for item in settings(self.grid)}
-        return self._settings[name]
+        setting = self._settings[cell.dataset]
+        return setting.source.data, setting.base.data, replace(setting.task, eta=cell.eta)
 
     def _method(self, text: str) -> Method:
         if text not in self._methods:
@@ -257,10 +301,7 @@ class Workbench:
         from sklearn.base import clone
 
         listed = tune_candidates(cell.method, self.grid, method)
-        fields_ = cell.key()
-        for name in ("dataset", "data_checksum", "novel", "start", "stop", "sampler_version"):
-            del fields_[name]  # the choice must not depend on anything but the base set
-        key = content_hash(fields_)
+        key = choice_key(cell)
         if key not in self.choices:
             choice = choose(method, listed, base, task, _score_data, cell.seed)
             # Settings may be values that JSON does not know: remember which one, not what.
@@ -273,6 +314,20 @@ class Workbench:
         parameters = listed[found["index"]]
         text = ",".join(f"{name}={value}" for name, value in sorted(parameters.items()))
         return clone(method).set_params(**parameters), text, float(found["seconds"])
+
+
+def choice_key(cell: Cell) -> str:
+    """Key of the settings chosen for a cell, which depend on nothing but the base set.
+
+    Example:
+        >>> from fewview.evaluate.cells import example_cell
+        >>> choice_key(example_cell()) == choice_key(example_cell(novel=("6", "7", "8")))
+        True
+    """
+    kept = cell.key()
+    for name in ("dataset", "data_checksum", "novel", "start", "stop", "sampler_version"):
+        del kept[name]
+    return content_hash(kept)
 
 
 def scaled(method: Method, data: MultiViewData, prepared: Prepared) -> ViewTensors:
@@ -358,20 +413,39 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _work(grid: Grid, cells: list[Cell], jobs: int, store: Store) -> Iterator[Event]:
-    choices = store.all_choices() if grid.tune else {}
-    if not cells:
-        return
-    if jobs == 1:
-        workbench = Workbench(grid, choices)
-        for cell in cells:
-            yield Event(cell)
-            yield workbench.attempt(cell)
-        return
+@dataclass(frozen=True)
+class LocalExecutor:
+    """Computes on this machine: in this process, or in several."""
+
+    jobs: int = 1
+
+    def work(
+        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
+    ) -> Generator[Event, None, None]:
+        """Compute cells in their order; with several processes, in pieces."""
+        if not cells:
+            return
+        if self.jobs == 1:
+            workbench = Workbench(grid, choices)
+            for cell in cells:
+                yield Event(cell)
+                yield workbench.attempt(cell)
+            return
+        yield from _work_in_processes(grid, pieces_of(grid, cells, self.jobs), self.jobs, choices)
+
+
+def pieces_of(grid: Grid, cells: list[Cell], slots: int) -> list[list[Cell]]:
+    """Cut cells into pieces that share what is learnt from base classes, if there are enough.
+
+    Example:
+        >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=4)
+        >>> [len(pieces_of(grid, plan(grid), slots)) for slots in (2, 8)]
+        [4, 8]
+    """
     pieces = units_of(cells)
-    if grid.tune or len(pieces) < 2 * jobs:
-        pieces = units_of(cells, shared=False)
-    yield from _work_in_processes(grid, pieces, jobs, choices)
+    # A choice of settings takes longer than all else and is made for every missing rate.
+    shared = not grid.tune and len(pieces) >= 2 * slots
+    return pieces if shared else units_of(cells, shared=False)
 
 
 @dataclass
