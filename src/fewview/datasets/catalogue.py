@@ -188,9 +188,8 @@ _SPECS: tuple[DatasetSpec, ...] = (
         how_to_get=(
             "Get the MATLAB file that goes with CPM-Nets and its successors (cell array X, labels "
             "gt, also known as AWA-7view-10158sample; where X has more than two views those 4096 "
-            "wide are taken, DECAF before VGG19) and save it as animal.mat; a file of MATLAB's "
-            f"v7.3 has to be saved again with -v7 first. Or make animal.npz, {_FORMAT}, named "
-            "view_decaf, view_vgg19 and y"
+            "wide are taken, DECAF before VGG19) and save it as animal.mat. Or make animal.npz, "
+            f"{_FORMAT}, named view_decaf, view_vgg19 and y"
         ),
         files=("animal.npz", "animal.mat"),
     ),

@@ -133,46 +133,23 @@ def _tidy(spec: DatasetSpec, views: dict[str, Any], labels: Any) -> MultiViewDat
 def _read_matlab(spec: DatasetSpec, path: Path) -> MultiViewData:
     """Read a MATLAB file with a cell array `X` of views and labels `gt`, counted from 1.
 
-    Views may lie on their side (features x samples), and the file may hold more views than the
-    specification names: then those of the right widths are taken, in their order.
+    The file may hold more views than the specification names: then those of the right widths are
+    taken, in their order.
     """
-    from scipy.io import loadmat
-
-    try:
-        content = loadmat(path, variable_names=["X", "gt"])
-    except NotImplementedError:
-        raise FewviewError(
-            f"{path}: a MATLAB v7.3 file, which fewview cannot read yet; open it in MATLAB and "
-            "save it with -v7"
-        ) from None
-    except Exception as error:  # scipy raises whatever a damaged file happens to trigger
-        raise FewviewError(f"{path}: not a readable MATLAB file ({error})") from None
-    absent = [key for key in ("X", "gt") if key not in content]
-    if absent:
-        raise FewviewError(
-            f"{path}: no variable {absent[0]}; expected a cell array X and labels gt"
-        )
-    codes = np.unique(np.ravel(content["gt"]), return_inverse=True)[1]
-    cells = content["X"]
-    if cells.dtype != object:
-        raise FewviewError(f"{path}: X is not a cell array of views")
-    blocks = []
-    for cell in cells.ravel():
-        block = np.asarray(cell.toarray() if hasattr(cell, "toarray") else cell)
-        if block.ndim == 2 and block.shape[0] != len(codes) and block.shape[1] == len(codes):
-            block = block.T
-        blocks.append(block)
+    data = read(path)
+    if data.labels is None:
+        raise FewviewError(f"{path}: no labels; expected a cell array X and labels gt")
     chosen: dict[str, Any] = {}
-    rest = iter(blocks)
+    rest = iter(data.views.values())
     for view, width in spec.views:
-        found = next((b for b in rest if b.ndim == 2 and width in (None, b.shape[1])), None)
+        found = next((block for block in rest if width in (None, block.shape[1])), None)
         if found is None:
-            shapes = ", ".join(str(block.shape) for block in blocks)
+            widths = shorten(data.view_dims.values(), 12)
             raise FewviewError(
-                f"{path}: no view {view!r} of width {width} in X (its views: {shapes})"
+                f"{path}: no view {view!r} of width {width} in X (its views are {widths} wide)"
             )
         chosen[view] = found
-    return _tidy(spec, chosen, codes)
+    return _tidy(spec, chosen, data.codes)
 
 
 def _check(spec: DatasetSpec, data: MultiViewData, path: Path) -> None:

@@ -249,8 +249,8 @@ def _column_names(frame: Any) -> list[str]:
     return [name for name in _keys(frame) if name not in (index, "_index", "__categories")]
 
 
-def _column(item: Any, memory: int) -> list[Any]:
-    """Read a column of a data frame: numbers, text, categorical or nullable."""
+def _column(item: Any, memory: int, inside: bool = False) -> list[Any]:
+    """Read a column of a data frame: numbers, text, categorical (not `inside` one) or nullable."""
     if not hdf5.is_group(item):
         codes = hdf5.values(item, memory)
         if "categories" not in item.attrs:
@@ -262,10 +262,10 @@ def _column(item: Any, memory: int) -> list[Any]:
             raise FewviewError(f"{item.name} is categorical, but its categories are not there")
         return _decoded(codes, hdf5.values(names, memory), item.name)
     encoding = hdf5.attribute(item, "encoding-type")
-    if encoding == "categorical":
+    if encoding == "categorical" and not inside:
         return _decoded(
             hdf5.values(_need(item, "codes"), memory),
-            _column(_need(item, "categories"), memory),
+            _column(_need(item, "categories"), memory, inside=True),
             item.name,
         )
     if encoding in ("nullable-integer", "nullable-boolean", "nullable-string-array"):
@@ -294,7 +294,7 @@ def _decoded(codes: list[Any], names: list[Any], where: str) -> list[Any]:
 def _is_nothing(item: Any) -> bool:
     if hdf5.is_group(item):
         return hdf5.attribute(item, "encoding-type") == "null"
-    return item.shape is None
+    return bool(item.shape is None)
 
 
 def _matrix(item: Any, n_rows: int, memory: int) -> tuple[NDArray[Any], list[str] | None]:
@@ -373,7 +373,8 @@ def dense_matrix(
     if major * minor * dtype.itemsize > memory:
         raise MemoryError
     out = np.zeros((major, minor), dtype=dtype)
-    places = np.repeat(np.arange(major), np.diff(pointers.astype(np.int64)))
+    counts = (pointers[1:] - pointers[:-1]).astype(np.int64)
+    places = np.repeat(np.arange(major), counts)
     np.add.at(out, (places, indices.astype(np.int64)), data.astype(dtype))
     return out if by_rows else out.T
 
