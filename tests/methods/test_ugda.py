@@ -16,7 +16,7 @@ from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData,
 from fewview.episodes.batch import EpisodeBatch
 from fewview.methods.checks import check_method, gather, synthetic_data
 from fewview.methods.statistics import ClassStatistics
-from fewview.methods.ugda import UGDA
+from fewview.methods.ugda import UGDA, distribution
 from fewview.methods.ugda.aggregation import (
     aggregate_exactly,
     aggregation_loss,
@@ -25,9 +25,11 @@ from fewview.methods.ugda.aggregation import (
 )
 from fewview.methods.ugda.anchors import sample_anchors, symmetric_root
 from fewview.methods.ugda.distribution import (
+    Neighbours,
     ViewDistribution,
     estimate_distribution,
     interpolate,
+    nearest_rows,
     retrieve_neighbours,
 )
 from fewview.methods.ugda.evaluator import EvaluatorOptions, aggregate_with_adam
@@ -137,8 +139,17 @@ BASE = known([[0.0], [1.0], [2.0], [10.0]], [[0.0, 0.0], [8.0, 0.0], [0.0, 8.0],
 
 
 def neighbours(views: tuple[Tensor, ...], mask: Any, base: BaseStatistics, k: int) -> list[Any]:
-    chosen = retrieve_neighbours(views, torch.tensor([mask]), base, k)[0]
-    return [row.nonzero().flatten().tolist() for row in chosen]
+    chosen = retrieve_neighbours(views, torch.tensor([mask]), base, k)
+    return [row.nonzero().flatten().tolist() for row in chosen.dense(torch.float64)[0]]
+
+
+def spoken_for(weights: Tensor) -> Neighbours:
+    """Neighbours with the given weights [T, N, C] over all classes, equal where not zero."""
+    n_classes = weights.shape[-1]
+    places = torch.where(weights > 0, torch.arange(n_classes), n_classes)
+    out = Neighbours.of(places, torch.ones(n_classes, dtype=torch.bool))
+    assert torch.allclose(out.dense(weights.dtype), weights)
+    return out
 
 
 def test_neighbours_by_hand() -> None:
@@ -169,7 +180,7 @@ def test_mean_and_covariance_by_hand() -> None:
     assert code.means[1][0, 0].tolist() == pytest.approx([(7 + 8) / 2, (7 + 4) / 2])
     # Eq. 9: the mean of the neighbours' covariances, through the weights.
     for out in (found, code):
-        weights = out.neighbours
+        weights = [near.dense(torch.float64) for near in out.neighbours]
         assert weights[0][0, 0].tolist() == [0.0, 0.5, 0.0, 0.5]
         assert (weights[0][0, 0] @ covariances[0][:, 0, 0]).item() == pytest.approx((2 + 8) / 2)
         pooled = torch.einsum("c,cij->ij", weights[1][0, 0], covariances[1])
@@ -179,7 +190,7 @@ def test_mean_and_covariance_by_hand() -> None:
         out = estimate_distribution(x, first, base, 1, rule)
         assert out.means[0][0, 0].tolist() == pytest.approx([1.2])
         assert out.means[1][0, 0].tolist() == pytest.approx([8.0, 0.0])
-        assert out.neighbours[1][0, 0].tolist() == [0.0, 1.0, 0.0, 0.0]
+        assert out.neighbours[1].dense(torch.float64)[0, 0].tolist() == [0.0, 1.0, 0.0, 0.0]
     filled = interpolate(x, first, estimate_distribution(x, first, base, 1))
     assert filled[0][0, 0].tolist() == [1.4]
     assert filled[1][0, 0].tolist() == pytest.approx([8.0, 0.0])
@@ -200,7 +211,7 @@ def test_base_classes_that_lack_a_view_are_skipped_for_it() -> None:
     out = estimate_distribution(near, torch.ones(1, 1, 2, dtype=torch.bool), base, 1)
     assert out.means[0][0, 0].tolist() == pytest.approx([(9.0 + 10.0 + 0.0) / 3])
     assert out.means[1][0, 0].tolist() == pytest.approx([0.5, 0.5])
-    assert out.neighbours[1][0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert out.neighbours[1].dense(torch.float64)[0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
     # Where all neighbours lack a missing view, every class that has it is asked.
     out = estimate_distribution(near, torch.tensor([[[True, False]]]), base, 1)
     assert out.means[1][0, 0].tolist() == pytest.approx([8 / 3, 8 / 3])
@@ -212,7 +223,7 @@ def test_a_view_without_base_leaves_the_sample_alone() -> None:
     mask = torch.tensor([[[True, True], [False, True]]])
     out = estimate_distribution(x, mask, base, 1)
     assert out.means[1].tolist() == x[1].tolist()
-    assert out.neighbours[1].abs().sum() == 0
+    assert out.neighbours[1].dense(torch.float64).abs().sum() == 0
     # The second sample has nothing that the base set knows: all classes speak for its view.
     assert out.means[0][0, 1].tolist() == pytest.approx([13 / 4])
 
@@ -251,7 +262,41 @@ def test_distribution_is_a_loop_over_the_equations(rule: str, k: int) -> None:
                 assert torch.allclose(found.means[v][t, n], wanted)
                 weights = torch.zeros(n_classes).double()
                 weights[list(union)] = 1 / len(union)
-                assert torch.allclose(found.neighbours[v][t, n], weights)
+                assert torch.allclose(found.neighbours[v].dense(torch.float64)[t, n], weights)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("block", [1, 40, 1 << 24])
+def test_search_in_blocks_is_the_whole_search(
+    count: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribution, "BLOCK", block)
+    rows, points = randn(9, 4), randn(25, 4, seed=1)
+    lengths = points.square().sum(-1)
+    lengths[3] = torch.inf  # a class that lacks the view
+    found = nearest_rows(rows, points, lengths, count)
+    distance = np.linalg.norm(rows.numpy()[:, None] - points.numpy(), axis=-1)
+    distance[:, 3] = np.inf
+    assert found.tolist() == np.argsort(distance, axis=1)[:, :count].tolist()
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_everyone_speaks_for_a_sample_that_nothing_is_known_about(dense: bool) -> None:
+    factors = randn(3, 2, 4)
+    covariances = factors.transpose(1, 2) @ factors
+    base = BaseStatistics(
+        (torch.zeros(3, 4).double(),),
+        (EMPTY,) if dense else (factors,),
+        (covariances,) if dense else (EMPTY,),
+        torch.tensor([[True], [False], [True]]),
+    )
+    near = Neighbours.of(torch.full((1, 1, 1), 3), base.available[:, 0])
+    assert near.everyone.tolist() == [[True]]
+    assert near.counts().tolist() == [[2]]
+    where = ViewDistribution((torch.zeros(1, 1, 4).double(),), (near,))
+    (found,) = sample_anchors(where, base, torch.tensor([1]), 20000, 0.1)
+    wanted = (covariances[0] + covariances[2]) / 2 + 0.1 * torch.eye(4).double()
+    assert_law(found[0], torch.zeros(4).double(), wanted)
 
 
 # ---------------------------------------------------------------------------- Eq. 10
@@ -284,7 +329,7 @@ def test_sampler_has_the_right_law(dense: bool, ridge: float) -> None:
     weights = torch.tensor([[[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]).double()
     means = randn(1, 2, width, seed=5)
     (found,) = sample_anchors(
-        ViewDistribution((means,), (weights,)), base, torch.tensor([7]), 20000, ridge
+        ViewDistribution((means,), (spoken_for(weights),)), base, torch.tensor([7]), 20000, ridge
     )
     assert found.shape == (1, 40000, width)
     eye = ridge * torch.eye(width).double()
@@ -299,7 +344,7 @@ def test_both_forms_have_the_same_law_in_two_views() -> None:
     """Views of a support are drawn independently, and repeat from the seed."""
     base = known(torch.zeros(2, 3), torch.zeros(2, 3))
     weights = torch.full((1, 1, 2), 0.5).double()
-    where = ViewDistribution((torch.zeros(1, 1, 3).double(),) * 2, (weights,) * 2)
+    where = ViewDistribution((torch.zeros(1, 1, 3).double(),) * 2, (spoken_for(weights),) * 2)
     a, b = sample_anchors(where, base, torch.tensor([3]), 20000, 0.0)
     assert np.abs(np.corrcoef(a[0].T.numpy(), b[0].T.numpy())[:3, 3:]).max() < 5 / 20000**0.5
     again = sample_anchors(where, base, torch.tensor([3]), 20000, 0.0)
@@ -322,11 +367,11 @@ def test_anchors_of_a_task_do_not_depend_on_the_batch(dense: bool, ridge: float)
         torch.ones(n_classes, 1, dtype=torch.bool),
     )
     weights = torch.eye(4).double()[torch.tensor([[0, 0], [1, 2], [3, 0], [2, 3], [1, 3]])]
-    where = ViewDistribution((randn(5, 2, width, seed=1),), (weights,))
+    where = ViewDistribution((randn(5, 2, width, seed=1),), (spoken_for(weights),))
     seeds = torch.arange(5)
     (many,) = sample_anchors(where, base, seeds, 8, ridge)
     for t in range(5):
-        part = ViewDistribution((where.means[0][t : t + 1],), (weights[t : t + 1],))
+        part = ViewDistribution((where.means[0][t : t + 1],), (spoken_for(weights[t : t + 1]),))
         (alone,) = sample_anchors(part, base, seeds[t : t + 1], 8, ridge)
         assert torch.allclose(alone[0], many[t], atol=1e-9)
 

@@ -12,8 +12,11 @@ import torch
 from torch import Tensor
 
 from fewview.methods.random import normal, streams, substreams
-from fewview.methods.ugda.distribution import ViewDistribution
+from fewview.methods.ugda.distribution import Neighbours, ViewDistribution
 from fewview.methods.ugda.statistics import BaseStatistics
+
+# Entries of the factors that are gathered at once.
+BLOCK = 1 << 24
 
 
 def sample_anchors(
@@ -40,29 +43,42 @@ def sample_anchors(
         n_tasks, n_support, width = mean.shape
         supports = torch.arange(n_support, device=mean.device)
         states = substreams(streams(seeds, "anchors", v)[:, None], supports)  # [T, N]
-        weights = distribution.neighbours[v]
+        near, flat = distribution.neighbours[v], states.reshape(-1)
         if base.covariances[v].numel():
-            anchors = _dense_noise(weights, base.covariances[v], states, n_anchors, ridge)
+            anchors = _dense_noise(near, base.covariances[v], flat, n_anchors, ridge, mean.dtype)
         else:
-            anchors = _factor_noise(weights, base.factors[v], states, n_anchors, ridge, width)
-        anchors += mean[:, :, None]
+            anchors = _factor_noise(near, base.factors[v], flat, n_anchors, ridge, mean.dtype)
+        anchors += mean.reshape(-1, 1, width)
         out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
     return tuple(out)
 
 
 def _dense_noise(
-    weights: Tensor, covariances: Tensor, states: Tensor, n_anchors: int, ridge: float
+    near: Neighbours,
+    covariances: Tensor,
+    states: Tensor,
+    n_anchors: int,
+    ridge: float,
+    dtype: torch.dtype,
 ) -> Tensor:
-    """Noise [T, N, N_F, d] through one factorisation per different set of neighbours."""
+    """Noise [T N, N_F, d] through one factorisation per different set of neighbours."""
     n_classes, width, _ = covariances.shape
-    flat = weights.reshape(-1, n_classes)
-    sets, which = torch.unique(flat, dim=0, return_inverse=True)
+    classes, _ = near.flat()
+    sets, which = torch.unique(classes, dim=0, return_inverse=True)
+    used = (sets < n_classes).double()
+    weights = used / used.sum(-1, keepdim=True).clamp(min=1)
     # float64: covariances of few samples are nearly singular before the ridge is added.
-    pooled = (sets.double() @ covariances.double().reshape(n_classes, -1)).reshape(-1, width, width)
-    root = symmetric_root(pooled, ridge).to(weights.dtype)
-    white = normal(states.reshape(-1), (n_anchors, width), weights.dtype)
-    noise = white @ root[which]
-    return noise.reshape(*weights.shape[:2], n_anchors, width)
+    pooled = covariances.new_zeros(len(sets), width, width, dtype=torch.float64)
+    for slot in range(sets.shape[1]):
+        place = sets[:, slot].clamp(max=n_classes - 1)
+        pooled += weights[:, slot, None, None] * covariances[place]
+    nobody = used.sum(-1) == 0
+    if bool(nobody.any()):  # then everyone
+        share = near.available.double() / near.available.sum().clamp(min=1)
+        pooled[nobody] = (share @ covariances.double().flatten(1)).reshape(width, width)
+    root = symmetric_root(pooled, ridge).to(dtype)
+    white = normal(states, (n_anchors, width), dtype)
+    return white @ root[which]
 
 
 def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
@@ -84,22 +100,47 @@ def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
 
 
 def _factor_noise(
-    weights: Tensor, factors: Tensor, states: Tensor, n_anchors: int, ridge: float, width: int
+    near: Neighbours,
+    factors: Tensor,
+    states: Tensor,
+    n_anchors: int,
+    ridge: float,
+    dtype: torch.dtype,
 ) -> Tensor:
-    """Noise [T, N, N_F, d] from class factors plus white noise, methods.md 14.4."""
-    n_classes, rank, _ = factors.shape
-    flat = weights.reshape(-1, n_classes)
-    flat_states = states.reshape(-1)
+    """Noise [T N, N_F, d] from class factors plus white noise, methods.md 14.4."""
+    n_classes, rank, width = factors.shape
+    classes, everyone = near.flat()
     if ridge > 0:
-        noise = normal(streams(flat_states, "ridge"), (n_anchors, width), weights.dtype)
+        noise = normal(streams(states, "ridge"), (n_anchors, width), dtype)
         noise *= ridge**0.5
     else:
-        noise = weights.new_zeros(flat.shape[0], n_anchors, width)
-    used = torch.nonzero((flat > 0).any(0)).flatten().tolist()
-    for c in used:
-        rows = torch.nonzero(flat[:, c] > 0).flatten()
-        index = torch.full_like(rows, c)
-        white = normal(substreams(flat_states[rows], index), (n_anchors, rank), weights.dtype)
-        white *= flat[rows, c].sqrt()[:, None, None]
-        noise.index_add_(0, rows, white @ factors[c])
-    return noise.reshape(*weights.shape[:2], n_anchors, width)
+        noise = torch.zeros(len(states), n_anchors, width, dtype=dtype, device=states.device)
+    if rank == 0:
+        return noise
+    weights = near.weights(dtype).flatten(0, 1)
+    size = max(1, BLOCK // (rank * width))
+    for slot in range(classes.shape[1]):
+        rows = torch.nonzero(classes[:, slot] < n_classes).flatten()
+        for part in rows.split(size):
+            place = classes[part, slot]
+            scale = weights[part, slot].sqrt()
+            noise.index_add_(
+                0, part, _class_noise(states[part], place, scale, factors[place], n_anchors)
+            )
+    rows = torch.nonzero(everyone).flatten()
+    speaking = torch.nonzero(near.available).flatten()
+    share = rows.new_ones(1, dtype=dtype) / max(len(speaking), 1)
+    for place in speaking[: len(speaking) * bool(len(rows))]:
+        index = place.expand(len(rows))
+        noise.index_add_(
+            0, rows, _class_noise(states[rows], index, share.sqrt(), factors[place], n_anchors)
+        )
+    return noise
+
+
+def _class_noise(
+    states: Tensor, classes: Tensor, scale: Tensor, factors: Tensor, n_anchors: int
+) -> Tensor:
+    """Noise [n, N_F, d] in the span of one class per row; draws depend on state and class alone."""
+    white = normal(substreams(states, classes), (n_anchors, factors.shape[-2]), scale.dtype)
+    return (white * scale[:, None, None]) @ factors

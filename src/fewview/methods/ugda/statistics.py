@@ -111,17 +111,22 @@ def stack_statistics(statistics: ClassStatistics) -> BaseStatistics:
             statistics.classes[label][view] if available[place, index] else None
             for place, label in enumerate(labels)
         ]
-        rank = max((m.root.shape[0] for m in rows if m is not None), default=0)
-        mean = torch.zeros(len(labels), width, dtype=torch.float64)
-        factor = torch.zeros(len(labels), rank, width, dtype=torch.float64)
-        for place, moments in enumerate(rows):
-            if moments is not None:
-                mean[place] = moments.mean
-                factor[place, : moments.root.shape[0]] = moments.root / (moments.count - 1) ** 0.5
-        means.append(mean)
+        rank = max((m.rank for m in rows if m is not None), default=0)
         dense = is_dense(width, rank)
-        covariances.append(factor.transpose(1, 2) @ factor if dense else torch.empty(0))
-        factors.append(torch.empty(0) if dense else factor)
+        mean = torch.zeros(len(labels), width, dtype=torch.float64)
+        shape = (len(labels), width if dense else rank, width)
+        spread = torch.zeros(shape, dtype=torch.float64)
+        for place, moments in enumerate(rows):
+            if moments is None:
+                continue
+            mean[place] = moments.mean
+            if dense:
+                spread[place] = moments.covariance()
+            else:
+                spread[place, : moments.rank] = moments.root / (moments.count - 1) ** 0.5
+        means.append(mean)
+        covariances.append(spread if dense else torch.empty(0))
+        factors.append(torch.empty(0) if dense else spread)
     if not available.any():
         raise FewviewError(
             "no base class has two samples of any view; UGDA needs covariances of base classes"
