@@ -1,0 +1,589 @@
+"""COMPLETER: contrastive prediction of missing views (Lin et al. 2021; Lin et al. 2022 for V > 2).
+
+One autoencoder per view whose codes are distributions, a loss that makes the codes of two views
+tell of each other, and predictors from the code of one view to that of another. A missing view's
+code is predicted from the views that are there; queries go to the nearest prototype of all codes
+side by side. The networks are trained once on base classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from fewview.episodes import TaskSpec
+from fewview.episodes.batch import EpisodeBatch, ViewTensors
+from fewview.methods.base import State, Tags, choose, latent_batch
+from fewview.methods.networks import (
+    Epoch,
+    TrainedMethod,
+    all_samples,
+    descend,
+    draw_weights,
+    make_adam,
+    masked_base,
+    masked_mean_square,
+    tell,
+)
+from fewview.methods.random import raw, streams, uniform
+from fewview.methods.registry import register
+from fewview.views import MultiViewData
+
+GRAPHS = ("complete", "core")
+MISSING = ("task", "random")
+ALPHA = 9.0  # weight of the entropies in the contrastive loss
+ERROR_WEIGHT = 0.1  # of reconstruction and of prediction
+OTHER_PAIRS = 0.1  # of a pair of views other than the first
+MOMENTUM = 0.1  # of the running statistics of batch normalisation
+
+
+@dataclass(frozen=True)
+class Layer(State):
+    """A linear layer, batch-normalised unless it is the last of a network with softmax output.
+
+    Leading dimensions are [tasks, G], one network for each of G views or pairs of views.
+
+    Attributes:
+        weights: [tasks, G, in, out].
+        bias: [tasks, G, 1, out].
+        scale: [tasks, G, 1, out] or None: no normalisation and no ReLU.
+        shift: [tasks, G, 1, out] or None.
+        mean: running mean [tasks, G, 1, out] or None.
+        variance: running variance [tasks, G, 1, out] or None.
+    """
+
+    weights: Tensor
+    bias: Tensor
+    scale: Tensor | None = None
+    shift: Tensor | None = None
+    mean: Tensor | None = None
+    variance: Tensor | None = None
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """What is trained."""
+        items = (self.weights, self.bias, self.scale, self.shift)
+        return [item for item in items if item is not None]
+
+    def __call__(self, x: Tensor, counted: Tensor | None, relu: bool = True) -> Tensor:
+        """Apply the layer to x [tasks, G, n, in].
+
+        Args:
+            x: input.
+            counted: float [tasks, G, n], samples that the statistics of normalisation are taken
+                over, which also moves the running ones; None uses the running ones.
+            relu: whether a normalised layer ends with a ReLU.
+        """
+        out = x @ self.weights + self.bias
+        if self.scale is None or self.shift is None or self.mean is None or self.variance is None:
+            return out
+        mean, variance = self.mean, self.variance
+        if counted is not None:
+            weight = counted[..., None]
+            count = weight.sum(2, keepdim=True)
+            here = (out * weight).sum(2, keepdim=True) / count.clamp(min=1)
+            spread = ((out - here).square() * weight).sum(2, keepdim=True) / count.clamp(min=1)
+            # One sample has no spread: it is normalised by what was seen before.
+            several = count > 1
+            mean = torch.where(several, here, mean)
+            variance = torch.where(several, spread, variance)
+            with torch.no_grad():
+                unbiased = spread * count / (count - 1).clamp(min=1)
+                self.mean.lerp_(torch.where(several, here, self.mean), MOMENTUM)
+                self.variance.lerp_(torch.where(several, unbiased, self.variance), MOMENTUM)
+        out = (out - mean) * torch.rsqrt(variance + 1e-5) * self.scale + self.shift
+        return torch.relu(out) if relu else out
+
+    def detached(self) -> Layer:
+        """The layer without gradients."""
+        items = (self.weights, self.bias, self.scale, self.shift, self.mean, self.variance)
+        return Layer(*(None if item is None else item.detach() for item in items))  # type: ignore[arg-type]
+
+
+def start_layers(
+    seeds: Tensor,
+    sizes: Sequence[Sequence[int]],
+    names: Sequence[str],
+    what: str,
+    plain_end: bool,
+    dtype: torch.dtype,
+) -> tuple[Layer, ...]:
+    """Layers of G networks, with weights and biases uniform within 1 / sqrt(inputs).
+
+    Args:
+        seeds: int64 [tasks].
+        sizes: per network its widths, input first; inputs and outputs narrower than the widest
+            one have weights of zero there.
+        names: per network what it is for.
+        what: kind of network.
+        plain_end: whether the last layer has no normalisation.
+        dtype: float type.
+
+    Example:
+        >>> layers = start_layers(
+        ...     torch.arange(2), [(3, 4, 2), (5, 4, 2)], ["a", "b"], "encoder", True, torch.float32
+        ... )
+        >>> [tuple(layer.weights.shape) for layer in layers]
+        [(2, 2, 5, 4), (2, 2, 4, 2)]
+    """
+    layers = []
+    for place in range(len(sizes[0]) - 1):
+        rows = max(size[place] for size in sizes)
+        columns = max(size[place + 1] for size in sizes)
+        weights, biases = [], []
+        for name, size in zip(names, sizes, strict=True):
+            bound, shape = size[place] ** -0.5, (size[place], size[place + 1])
+            drawn = draw_weights(seeds, bound, shape, dtype, "completer", what, place, name)
+            missing = (0, columns - shape[1], 0, rows - shape[0])
+            weights.append(torch.nn.functional.pad(drawn.detach(), missing))
+            bias = draw_weights(
+                seeds, bound, (1, shape[1]), dtype, "completer", what, place, name, "bias"
+            )
+            biases.append(torch.nn.functional.pad(bias.detach(), missing[:2]))
+        weight, bias = torch.stack(weights, 1), torch.stack(biases, 1)
+        last = place == len(sizes[0]) - 2
+        parts = [weight.requires_grad_(), bias.requires_grad_()]
+        if not (last and plain_end):
+            parts += [torch.ones_like(bias).requires_grad_(), torch.zeros_like(bias)]
+            parts[-1].requires_grad_()
+            parts += [torch.zeros_like(bias), torch.ones_like(bias)]
+        layers.append(Layer(*parts))
+    return tuple(layers)
+
+
+@dataclass(frozen=True)
+class Networks(State):
+    """All networks of COMPLETER, for some tasks or one for all.
+
+    Attributes:
+        encoders: layers of V networks.
+        decoders: layers of V networks.
+        predictors: layers of V (V - 1) networks, in the order of `ordered_pairs`.
+        relu_output: whether decoders end with a ReLU: views are not negative.
+    """
+
+    encoders: tuple[Layer, ...]
+    decoders: tuple[Layer, ...]
+    predictors: tuple[Layer, ...]
+    relu_output: bool
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """All layers."""
+        return (*self.encoders, *self.decoders, *self.predictors)
+
+    def encode(self, x: Tensor, counted: Tensor | None) -> Tensor:
+        """Codes [tasks, V, n, code], distributions, of views [tasks, V, n, width]."""
+        for layer in self.encoders:
+            x = layer(x, counted)
+        return torch.softmax(x, -1)
+
+    def decode(self, codes: Tensor, counted: Tensor | None) -> Tensor:
+        """Views [tasks, V, n, width] of codes."""
+        for layer in self.decoders[:-1]:
+            codes = layer(codes, counted)
+        return self.decoders[-1](codes, counted, relu=self.relu_output)
+
+    def predict(self, codes: Tensor, counted: Tensor | None) -> Tensor:
+        """Predicted codes [tasks, pairs, n, code] of the second view of every ordered pair."""
+        x = codes[:, [pair[0] for pair in ordered_pairs(codes.shape[1])]]
+        for layer in self.predictors:
+            x = layer(x, counted)
+        return torch.softmax(x, -1)
+
+
+def ordered_pairs(n_views: int) -> list[tuple[int, int]]:
+    """All ordered pairs of different views.
+
+    Example:
+        >>> ordered_pairs(2)
+        [(0, 1), (1, 0)]
+    """
+    return list(permutations(range(n_views), 2))
+
+
+def contrastive_loss(one: Tensor, two: Tensor, counted: Tensor, alpha: float = ALPHA) -> Tensor:
+    """Minus the mutual information of the codes of two views, entropies counted alpha more times.
+
+    Args:
+        one: distributions [..., n, code].
+        two: distributions [..., n, code].
+        counted: float [..., n], samples that have both views.
+        alpha: extra weight of the entropies of the codes.
+
+    Returns:
+        [...], zero where no sample counts.
+
+    Example:
+        >>> sure = torch.eye(2)  # two samples, a code each: information log 2, entropies log 2
+        >>> round(contrastive_loss(sure, sure, torch.ones(2), alpha=0.0).item(), 4)
+        -0.6931
+    """
+    joint = (one * counted[..., None]).mT @ two
+    joint = joint / counted.sum(-1).clamp(min=1)[..., None, None]
+    joint = (joint + joint.mT) / 2
+    rows = joint.sum(-1, keepdim=True)
+    least = torch.finfo(joint.dtype).eps
+    joint, left, right = (item.clamp(min=least) for item in (joint, rows, rows.mT))
+    inside = joint.log() - (1 + alpha) * (left.log() + right.log())
+    return -(joint * inside).sum((-2, -1)) * (counted.sum(-1) > 0)
+
+
+def completer_loss(
+    networks: Networks,
+    x: Tensor,
+    observed: Tensor,
+    widths: Tensor,
+    predict: bool,
+    graph: str = "complete",
+) -> Tensor:
+    """Loss of a mini-batch, [tasks]; every term uses the samples that have the views it needs.
+
+    Args:
+        networks: to be trained.
+        x: [tasks, V, n, width], zeros where missing and beyond the width of a view.
+        observed: float [tasks, V, n].
+        widths: [V], widths of the views.
+        predict: whether the loss of prediction counts already.
+        graph: one of `GRAPHS`.
+    """
+    n_views = x.shape[1]
+    codes = networks.encode(x, observed)
+    inside = torch.arange(x.shape[-1], device=x.device) < widths[:, None, None]
+    error = (networks.decode(codes, observed) - x) * inside
+    loss = masked_mean_square(error, observed, widths).sum(1) * (ERROR_WEIGHT / max(1, n_views - 2))
+    if n_views == 1:
+        return loss
+    # Two views have weight one; the generalisation to more divides by their number.
+    share = 1.0 if n_views == 2 else 1.0 / n_views
+    pairs = list(combinations(range(n_views), 2))
+    left, right = ([pair[side] for pair in pairs] for side in (0, 1))
+    weights = x.new_tensor([1.0 if pair == (0, 1) else OTHER_PAIRS for pair in pairs])
+    if graph == "core":
+        weights = weights * x.new_tensor([float(pair[0] == 0) for pair in pairs])
+    both = observed[:, left] * observed[:, right]
+    contrast = contrastive_loss(codes[:, left], codes[:, right], both)
+    loss = loss + share * (contrast * weights).sum(1)
+    if not predict:
+        return loss
+    ordered = ordered_pairs(n_views)
+    source, target = ([pair[side] for pair in ordered] for side in (0, 1))
+    both = observed[:, source] * observed[:, target]
+    error = networks.predict(codes, both) - codes[:, target]
+    errors = masked_mean_square(error, both, codes.shape[-1])
+    if graph == "core":
+        errors = errors * x.new_tensor([float(0 in pair) for pair in ordered])
+    return loss + ERROR_WEIGHT * share * errors.sum(1)
+
+
+def complete(networks: Networks, x: Tensor, observed: Tensor, graph: str = "complete") -> Tensor:
+    """Codes of all views side by side, [tasks, n, V * code]; those of missing ones predicted.
+
+    A missing view's code is the mean of the predictions from all views that are there; with the
+    graph `"core"`, views other than the first are predicted from the first, itself predicted if
+    it is missing.
+
+    Args:
+        networks: trained.
+        x: [tasks, V, n, width].
+        observed: float [tasks, V, n].
+        graph: one of `GRAPHS`.
+    """
+    codes = networks.encode(x, None)
+    n_views = x.shape[1]
+    if n_views > 1 and not bool(observed.all()):
+        if graph == "complete":
+            codes = _filled(codes, observed, networks.predict(codes, None), observed)
+        else:
+            core = torch.zeros_like(observed)
+            core[:, 0] = 1.0
+            known = torch.maximum(observed, core)
+            made = _filled(codes, observed, networks.predict(codes, None), observed)
+            codes = torch.cat([made[:, :1], codes[:, 1:]], 1)
+            codes = _filled(codes, known, networks.predict(codes, None), core)
+    return codes.transpose(1, 2).flatten(2)
+
+
+def _filled(codes: Tensor, known: Tensor, predicted: Tensor, sources: Tensor) -> Tensor:
+    """Put the mean prediction from `sources` in place of the codes that are not `known`."""
+    n_views = codes.shape[1]
+    out = []
+    pairs = ordered_pairs(n_views)
+    for view in range(n_views):
+        places = [index for index, pair in enumerate(pairs) if pair[1] == view]
+        weight = sources[:, [pairs[index][0] for index in places], :, None]
+        mean = (predicted[:, places] * weight).sum(1) / weight.sum(1).clamp(min=1)
+        out.append(torch.where(known[:, view, :, None] > 0, codes[:, view], mean))
+    return torch.stack(out, 1)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How COMPLETER is trained; see the parameters of `COMPLETER`."""
+
+    width: int
+    code: int
+    epochs: int
+    warm_up: int
+    learning_rate: float
+    batch: int
+    steps: int
+    graph: str
+    relu_output: bool
+
+    @property
+    def predictor(self) -> tuple[int, ...]:
+        """Widths of a predictor: as published, in proportion to the code."""
+        code = self.code
+        return (code, code, 2 * code, code, 2 * code, code, code)
+
+
+def start_networks(
+    seeds: Tensor, widths: Sequence[int], names: Sequence[str], how: Training, dtype: torch.dtype
+) -> Networks:
+    """Networks before training."""
+    hidden = (how.width,) * 3
+    encoders = [(width, *hidden, how.code) for width in widths]
+    decoders = [(how.code, *hidden, width) for width in widths]
+    pairs = [f"{names[one]} to {names[two]}" for one, two in ordered_pairs(len(names))]
+    predictors = [how.predictor] * len(pairs)
+    return Networks(
+        start_layers(seeds, encoders, names, "encoder", True, dtype),
+        start_layers(seeds, decoders, names, "decoder", False, dtype),
+        start_layers(seeds, predictors, pairs, "predictor", True, dtype) if pairs else (),
+        how.relu_output,
+    )
+
+
+def train(
+    x: Tensor,
+    observed: Tensor,
+    widths: Sequence[int],
+    names: Sequence[str],
+    seeds: Tensor,
+    how: Training,
+    redraw: bool = False,
+) -> Networks:
+    """Train the networks of every task.
+
+    Args:
+        x: [tasks, V, n, width], zeros beyond the width of a view.
+        observed: float [tasks, V, n].
+        widths: of the views.
+        names: of the views.
+        seeds: int64 [tasks].
+        how: sizes, epochs, rate.
+        redraw: whether views go missing anew in every mini-batch, at a rate drawn at random.
+
+    Returns:
+        Trained networks, without gradients.
+    """
+    networks = start_networks(seeds, widths, names, how, x.dtype)
+    parameters = [item for layer in networks.layers for item in layer.parameters]
+    adam = make_adam(parameters, how.learning_rate)
+    sizes = x.new_tensor(list(widths))
+    n = x.shape[2]
+    epochs = max(1, min(how.epochs, how.steps // max(1, n // how.batch)))
+    # Where epochs are cut short, the warm-up is cut in proportion.
+    warm_up = how.warm_up * epochs / how.epochs
+    for epoch in range(epochs):
+        losses = []
+        for number, rows in enumerate(_mini_batches(seeds, n, how.batch, epoch)):
+            index = rows[:, None, :].expand(-1, x.shape[1], -1)
+            part = x.gather(2, index[..., None].expand(-1, -1, -1, x.shape[-1]))
+            seen = observed.gather(2, index)
+            if redraw:
+                seen = redrawn(seen, streams(seeds, "completer", "masks", epoch, number))
+                part = part * seen[..., None]
+            loss = completer_loss(networks, part, seen, sizes, epoch >= warm_up, how.graph)
+            descend(adam, loss)
+            losses.append(loss.detach())
+        tell(Epoch("completer", "networks", epoch + 1, epochs, torch.stack(losses).mean(0)))
+    return Networks(
+        tuple(layer.detached() for layer in networks.encoders),
+        tuple(layer.detached() for layer in networks.decoders),
+        tuple(layer.detached() for layer in networks.predictors),
+        how.relu_output,
+    )
+
+
+def _mini_batches(seeds: Tensor, n: int, size: int, epoch: int) -> Iterator[Tensor]:
+    """Rows [tasks, at most size] in a new order; a small rest is left for another epoch."""
+    order = raw(streams(seeds, "completer", "order", epoch), n).argsort(dim=-1, stable=True)
+    whole = max(1, n // size)
+    for number in range(whole):
+        yield order[:, number * size : (number + 1) * size] if n >= size else order
+
+
+def redrawn(observed: Tensor, states: Tensor) -> Tensor:
+    """Let further views go missing, at one random rate per task; every sample keeps one.
+
+    Args:
+        observed: float [tasks, V, n].
+        states: int64 [tasks], streams of random numbers.
+
+    Example:
+        >>> mask = redrawn(torch.ones(1, 2, 1000), torch.tensor([3]))
+        >>> bool((mask.sum(1) >= 1).all()), bool(mask.mean() < 1)
+        (True, True)
+    """
+    tasks, n_views, n = observed.shape
+    if n_views == 1:
+        return observed
+    draws = uniform(states, (2 * n_views * n + 1,), observed.dtype)
+    keep = 1 - draws[:, -1]  # of the views that are not guaranteed, this share stays
+    guard, cells = draws[:, :-1].reshape(tasks, 2, n_views, n).unbind(1)
+    chosen = (guard + observed).argmax(1, keepdim=True)  # an observed view of every sample
+    stays = cells < keep[:, None, None]
+    stays = stays.scatter(1, chosen, True)
+    return observed * stays
+
+
+@register("completer")
+@dataclass(kw_only=True, eq=False, repr=False)
+class COMPLETER(TrainedMethod):
+    """Codes of all views, those of missing views predicted from the others.
+
+    Every term of the loss uses all samples that have the views it needs; the published code
+    trains on complete samples alone, of which there are next to none with six views. Decoders
+    end with a ReLU where the scaling makes views non-negative, as published.
+
+    Args:
+        preset: `"fast"` has layers 128 wide, codes of 64 and at most 100 epochs or 1000 steps at
+            a rate of 1e-3, predictors from a fifth of them on; `"paper"` has layers 1024 wide,
+            codes of 128 and 500 epochs at 1e-4, predictors from epoch 100 on.
+        metric: how a query is compared with a prototype; codes are short vectors on a simplex,
+            for which `"cosine"` is the safer choice.
+        train_on: `"base"`, one training on base classes; or `"episode"`, on the supports and
+            queries of every task. It is not known which one the paper used.
+        base_missing: how views go missing in base classes: `"task"`, as in the task, which is
+            what the fall of the paper's curves with two views at a missing rate of 0.5 speaks
+            for; or `"random"`, redrawn in every step at random rates, so that one training
+            serves all rates. None takes the preset's: `"random"` for `"fast"`.
+        graph: for more than two views, `"complete"` predicts a missing view from all others,
+            `"core"` through the first view.
+        width: of the hidden layers of encoders and decoders.
+        code: width of a code.
+        epochs: most epochs of training.
+        warm_up: epochs before prediction counts.
+        learning_rate: of Adam.
+        batch: samples in a mini-batch.
+        steps: most mini-batches; epochs and warm-up are shortened to keep to it.
+
+    Example:
+        >>> import fewview
+        >>> from fewview.methods.completer import COMPLETER
+        >>> data = fewview.load("digits")
+        >>> base, novel = data[data.labels < 6], data[data.labels >= 6]
+        >>> clf = COMPLETER(base=base, epochs=1).fit(novel[:12])
+        >>> clf.predict(novel[12:42]).shape
+        (30,)
+    """
+
+    scaling: str = "minmax"
+    metric: str = "cosine"
+    train_on: str = "base"
+    base_missing: str | None = None
+    graph: str = "complete"
+    width: int | None = None
+    code: int | None = None
+    epochs: int | None = None
+    warm_up: int | None = None
+    learning_rate: float | None = None
+    batch: int | None = None
+    steps: int | None = None
+
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "minmax"}
+    preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
+        "fast": {
+            "width": 128, "code": 64, "epochs": 100, "warm_up": 20, "learning_rate": 1e-3,
+            "batch": 256, "steps": 1000,
+        },
+        "paper": {
+            "width": 1024, "code": 128, "epochs": 500, "warm_up": 100, "learning_rate": 1e-4,
+            "batch": 256, "steps": 1_000_000,
+        },
+    }  # fmt: skip
+    may_be_zero: ClassVar[tuple[str, ...]] = ("warm_up",)
+
+    @property
+    def tags(self) -> Tags:  # type: ignore[override]
+        """Tags that follow from where the networks are trained."""
+        base = self.train_on == "base"
+        return Tags(
+            transductive=not base,
+            needs_base=base,
+            handles_missing=True,
+            deterministic=False,
+            trained=True,
+            prepare_depends_on=("missing",) if base and self._missing == "task" else (),
+        )
+
+    @property
+    def _missing(self) -> str:
+        return self.base_missing or ("random" if self.preset == "fast" else "task")
+
+    def validate(self) -> None:
+        """Check the graph and how views go missing in base classes."""
+        super().validate()
+        choose("graph", self.graph, GRAPHS)
+        choose("base_missing", self._missing, MISSING)
+
+    def _training(self) -> Training:
+        return Training(
+            **self.settings(), graph=self.graph, relu_output=self.scaling in ("minmax",)
+        )
+
+    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
+        """Activations; when trained in the task also networks and their moments."""
+        n, views, widest = n_support + n_query, len(dims), max(dims)
+        width, code = self.setting("width"), self.setting("code")
+        values = n * views * (3 * widest + 8 * width + 8 * code * max(1, views - 1))
+        if self.train_on == "episode":
+            layers = 2 * (widest * width + 2 * width * width + width * code)
+            values = 6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code)
+        return int(values) * self._torch_dtype.itemsize
+
+    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
+        """Train the networks on base classes."""
+        if self.train_on != "base":
+            return State()
+        redraw = self._missing == "random"
+        if redraw:
+            tensors = ViewTensors.of(base, self.torch_device, self._torch_dtype)
+            views, mask = [view[None] for view in tensors.views], tensors.mask[None]
+        else:
+            views, mask = masked_base(base, task, seed, self.torch_device, self._torch_dtype)
+        seeds = torch.tensor([seed], device=self.torch_device)
+        x, observed, widths = _stacked(views, mask)
+        with torch.enable_grad():
+            return train(x, observed, widths, base.view_names, seeds, self._training(), redraw)
+
+    def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
+        """Codes of supports and queries."""
+        x, observed, widths = _stacked(*all_samples(batch))
+        if self.train_on == "base":
+            # Networks for all tasks: their samples in a row, as if of a single task.
+            row, seen = (item.transpose(0, 1).flatten(1, 2)[None] for item in (x, observed))
+            codes = complete(cast(Networks, state), row, seen, self.graph)
+            codes = codes.reshape(batch.n_tasks, -1, codes.shape[-1])
+        else:
+            with torch.enable_grad():
+                networks = train(
+                    x, observed, widths, batch.view_names, batch.seeds, self._training()
+                )
+            codes = complete(networks, x, observed, self.graph)
+        support, query = codes[:, : batch.n_support], codes[:, batch.n_support :]
+        return latent_batch(batch, support, query, batch.support_labels)
+
+
+def _stacked(views: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, Tensor, list[int]]:
+    """Views in one tensor [tasks, V, n, width], padded with zeros; masks [tasks, V, n]; widths."""
+    widths = [int(view.shape[-1]) for view in views]
+    pads = [torch.nn.functional.pad(view, (0, max(widths) - view.shape[-1])) for view in views]
+    return torch.stack(pads, 1), mask.mT.to(views[0].dtype), widths

@@ -1,0 +1,613 @@
+"""CPM and CPM-GAN: cross partial multi-view networks (Zhang et al. 2019 and 2020).
+
+Every sample has a latent vector h from which one linear network per view makes the views that the
+sample has; a clustering loss pulls supports of a class together. CPM-GAN adds a discriminator per
+view that judges the views that a support lacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from fewview.episodes import TaskSpec
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import State, choose, latent_batch
+from fewview.methods.networks import (
+    Epoch,
+    TrainedMethod,
+    all_samples,
+    descend,
+    draw_weights,
+    make_adam,
+    masked_base,
+    reduce_views,
+    tell,
+    xavier,
+)
+from fewview.methods.padding import pad
+from fewview.methods.random import streams, uniform
+from fewview.methods.registry import register
+from fewview.views import MultiViewData
+
+ONE_SHOT = ("clamp", "self", "skip")
+# Rows of the published scripts; data sets without a script take the row `handwritten`.
+SCRIPTS: dict[str, dict[str, Any]] = {
+    "handwritten": {
+        "latent": 128, "hidden": 150, "learning_rate": 1e-2, "epochs": 30, "query_epochs": 20,
+        "class_weight": 1.0, "dropout": 0.1,
+    },
+    "cub": {
+        "latent": 128, "hidden": 0, "learning_rate": 1e-3, "epochs": 30, "query_epochs": 300,
+        "class_weight": 10.0, "dropout": 0.0,
+    },
+    "animal": {
+        "latent": 512, "hidden": 0, "learning_rate": 1e-3, "epochs": 20, "query_epochs": 100,
+        "class_weight": 10.0, "dropout": 0.0,
+    },
+    "orl": {
+        "latent": 256, "hidden": 300, "learning_rate": 1e-3, "epochs": 50, "query_epochs": 100,
+        "class_weight": 1.0, "dropout": 0.1,
+    },
+}  # fmt: skip
+LATENT_RATE = 1e-2
+STEPS = 5  # Adam steps on networks, and then on latent vectors, in an epoch
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples of many tasks as CPM sees them.
+
+    Attributes:
+        features: [tasks, n, D], views side by side.
+        observed: bool [tasks, n, V].
+        widths: features of every view; they sum to D.
+        sizes: features of every view before it was reduced; weights start at a size for these.
+        names: names of the views.
+    """
+
+    features: Tensor
+    observed: Tensor
+    widths: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @property
+    def cells(self) -> Tensor:
+        """Which features are observed, as floats [tasks, n, D]."""
+        repeats = torch.tensor(self.widths, device=self.observed.device)
+        return self.observed.repeat_interleave(repeats, dim=-1).to(self.features.dtype)
+
+    def rows(self, start: int, stop: int | None) -> Samples:
+        """Some of the samples of every task."""
+        return replace(
+            self, features=self.features[:, start:stop], observed=self.observed[:, start:stop]
+        )
+
+
+@dataclass(frozen=True)
+class Decoders(State):
+    """One linear network per view, with one or two layers and no activation.
+
+    Attributes:
+        first: weights [tasks, latent, V * hidden], or [tasks, latent, D] of a single layer.
+        first_bias: [tasks, 1, V * hidden] or [tasks, 1, D].
+        second: per view [tasks, hidden, width]; empty for a single layer.
+        second_bias: per view [tasks, 1, width].
+    """
+
+    first: Tensor
+    first_bias: Tensor
+    second: tuple[Tensor, ...] = ()
+    second_bias: tuple[Tensor, ...] = ()
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All tensors."""
+        return [self.first, self.first_bias, *self.second, *self.second_bias]
+
+    def decode(self, latent: Tensor) -> Tensor:
+        """Views side by side [tasks, n, D] from latent vectors [tasks, n, latent]."""
+        out = torch.baddbmm(self.first_bias, latent, self.first)
+        if not self.second:
+            return out
+        parts = out.chunk(len(self.second), dim=-1)
+        layers = zip(self.second_bias, parts, self.second, strict=True)
+        return torch.cat([torch.baddbmm(bias, part, w) for bias, part, w in layers], -1)
+
+    def merged(self) -> Decoders:
+        """The same map as a single layer, without gradients."""
+        layers = Decoders(
+            self.first.detach(),
+            self.first_bias.detach(),
+            tuple(item.detach() for item in self.second),
+            tuple(item.detach() for item in self.second_bias),
+        )
+        if not self.second:
+            return layers
+        tasks, latent = self.first.shape[:2]
+        origin = layers.decode(self.first.new_zeros(tasks, 1, latent))
+        unit = torch.eye(latent, dtype=self.first.dtype, device=self.first.device)
+        return Decoders(layers.decode(unit.expand(tasks, -1, -1)) - origin, origin)
+
+
+def start_decoders(samples: Samples, seeds: Tensor, latent: int, hidden: int) -> Decoders:
+    """Networks with uniform Xavier weights and zero biases.
+
+    Example:
+        >>> flags = torch.ones(2, 4, 1, dtype=torch.bool)
+        >>> samples = Samples(torch.zeros(2, 4, 5), flags, (5,), (5,), ("a",))
+        >>> start_decoders(samples, torch.arange(2), 3, 0).decode(torch.zeros(2, 4, 3)).shape
+        torch.Size([2, 4, 5])
+    """
+    dtype, tasks = samples.features.dtype, len(seeds)
+
+    def weights(layer: int, view: int, rows: int, columns: int, bound: float) -> Tensor:
+        name = samples.names[view]
+        return draw_weights(seeds, bound, (rows, columns), dtype, "cpm", layer, name)
+
+    def zeros(columns: int) -> Tensor:
+        return samples.features.new_zeros(tasks, 1, columns).requires_grad_()
+
+    views = range(len(samples.widths))
+    out = [hidden or samples.widths[view] for view in views]
+    fan_out = [hidden or samples.sizes[view] for view in views]
+    first = torch.cat(
+        [weights(1, view, latent, out[view], xavier(latent, fan_out[view])) for view in views], -1
+    )
+    layers = Decoders(first.detach().requires_grad_(), zeros(sum(out)))
+    if not hidden:
+        return layers
+    second = tuple(
+        weights(2, view, hidden, samples.widths[view], xavier(hidden, samples.sizes[view]))
+        for view in views
+    )
+    return replace(layers, second=second, second_bias=tuple(map(zeros, samples.widths)))
+
+
+def reconstruction_loss(made: Tensor, samples: Samples) -> Tensor:
+    """Sum of squared errors over observed views, [tasks].
+
+    Example:
+        >>> flags = torch.tensor([[[True, False]]])
+        >>> samples = Samples(torch.zeros(1, 1, 3), flags, (1, 2), (1, 2), ("a", "b"))
+        >>> reconstruction_loss(torch.tensor([[[3.0, 5.0, 5.0]]]), samples).item()
+        9.0
+    """
+    return ((made - samples.features).square() * samples.cells).sum((1, 2))
+
+
+def class_loss(latent: Tensor, members: Tensor, one_shot: str = "clamp") -> Tensor:
+    """Clustering loss of CPM, [tasks]: inner products must be largest within the own class.
+
+    With F(n, c) the mean inner product of sample n with the other samples of class c, the loss is
+    the sum over n of max(0, [c* is wrong] + F(n, c*) - F(n, y_n)), c* the class of the largest F.
+
+    Args:
+        latent: [tasks, n, latent].
+        members: [tasks, n, way], one-hot labels.
+        one_shot: what F(n, y_n) is where n is alone in its class: `"clamp"` (0, a sum over
+            nothing), `"self"` (the sample counts as a member of its class), or `"skip"` (such
+            samples have no loss).
+
+    Example:
+        >>> members = torch.eye(2)[None]
+        >>> class_loss(torch.tensor([[[1.0, 0.0], [0.5, 0.0]]]), members).item()  # 1.5 each
+        3.0
+        >>> class_loss(torch.tensor([[[1.0, 0.0], [0.5, 0.0]]]), members, "skip").item()
+        0.0
+    """
+    products = latent @ latent.mT  # [T, n, n]
+    count = members.sum(1, keepdim=True)  # [T, 1, way]
+    own = members * products.diagonal(dim1=1, dim2=2)[..., None]
+    if one_shot == "self":
+        mean = products @ members / count.clamp(min=1)
+    else:
+        mean = (products @ members - own) / (count - members).clamp(min=1)
+    best, place = mean.max(-1)
+    right = (mean * members).sum(-1)
+    wrong = 1.0 - members.gather(-1, place[..., None])[..., 0]
+    loss = (wrong + best - right).clamp(min=0)
+    if one_shot == "skip":
+        loss = loss * ((count * members).sum(-1) > 1)
+    return loss.sum(1)
+
+
+@dataclass(frozen=True)
+class Discriminators:
+    """One network per view that tells observed from made views: width-128-64-1, leaky ReLU.
+
+    Attributes:
+        layers: per view a list of (weights [tasks, in, out], bias [tasks, 1, out]).
+        real: all samples of the tasks; their observed views are the real ones.
+        weight: of the adversarial loss beside the others.
+        adam: moves the layers.
+    """
+
+    layers: list[list[tuple[Tensor, Tensor]]]
+    real: Samples
+    weight: float
+    adam: torch.optim.Adam
+
+    @classmethod
+    def start(
+        cls, real: Samples, seeds: Tensor, hidden: tuple[int, int], weight: float, rate: float
+    ) -> Discriminators:
+        """Discriminators with uniform Xavier weights."""
+        layers = []
+        for view, name in enumerate(real.names):
+            sizes = (real.widths[view], *hidden, 1)
+            fans = (real.sizes[view], *hidden, 1)
+            layers.append(
+                [
+                    (
+                        draw_weights(
+                            seeds, xavier(*fans[i : i + 2]), (sizes[i], sizes[i + 1]),
+                            real.features.dtype, "cpm-gan", i, name,
+                        ),
+                        real.features.new_zeros(len(seeds), 1, sizes[i + 1]).requires_grad_(),
+                    )
+                    for i in range(3)
+                ]
+            )  # fmt: skip
+        parameters = [item for view in layers for layer in view for item in layer]
+        return cls(layers, real, weight, make_adam(parameters, rate, betas=(0.5, 0.999)))
+
+    def judge(self, view: int, features: Tensor) -> Tensor:
+        """Logits [tasks, n] that rows of one view are real."""
+        for weights, bias in self.layers[view][:-1]:
+            features = torch.nn.functional.leaky_relu(torch.baddbmm(bias, features, weights), 0.2)
+        weights, bias = self.layers[view][-1]
+        return torch.baddbmm(bias, features, weights)[..., 0]
+
+    def losses(self, made: Tensor, samples: Samples, training: bool) -> Tensor:
+        """Mean binary cross-entropy over made and real views, [tasks].
+
+        Args:
+            made: [tasks, n, D], views that the decoders make of some samples.
+            samples: these samples; made views that they lack are the ones judged.
+            training: of the discriminators; otherwise of those who try to deceive them.
+        """
+        total = made.new_zeros(len(made))
+        softplus = torch.nn.functional.softplus
+        stop = 0
+        for view, width in enumerate(samples.widths):
+            start, stop = stop, stop + width
+            fake, real = made[..., start:stop], self.real.features[..., start:stop]
+            lacking = (~samples.observed[..., view]).to(made.dtype)
+            seen = self.real.observed[..., view].to(made.dtype)
+            # Without a made or without a real view there is nothing to tell apart.
+            both = (lacking.sum(1) > 0) & (seen.sum(1) > 0)
+            logits = self.judge(view, fake)
+            loss = _mean(softplus(logits if training else -logits), lacking)
+            if training:
+                loss = loss + _mean(softplus(-self.judge(view, real)), seen)
+            total = total + loss * both
+        return total
+
+
+def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    return (values * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How CPM is trained; see the parameters of `CPM`."""
+
+    latent: int
+    hidden: int
+    learning_rate: float
+    epochs: int
+    query_epochs: int
+    class_weight: float
+    dropout: float
+    one_shot: str
+    name: str = "cpm"
+
+    def dropped(self, made: Tensor, samples: Samples, seeds: Tensor, *when: object) -> Tensor:
+        """Drop entries of the views that were made, at random, and scale the others up."""
+        if not self.dropout:
+            return made
+        kept = [
+            uniform(
+                streams(seeds, "cpm", "dropout", *when, name), (made.shape[1], width), made.dtype
+            )
+            >= self.dropout
+            for name, width in zip(samples.names, samples.widths, strict=True)
+        ]
+        return made * torch.cat(kept, -1) / (1 - self.dropout)
+
+
+def train(
+    samples: Samples,
+    members: Tensor,
+    seeds: Tensor,
+    how: Training,
+    adversary: Discriminators | None = None,
+) -> tuple[Decoders, Tensor]:
+    """Train networks and latent vectors in turns, five Adam steps each.
+
+    Args:
+        samples: the samples to learn from.
+        members: [tasks, n, way], one-hot labels.
+        seeds: int64 [tasks].
+        how: sizes, rates, epochs.
+        adversary: discriminators of CPM-GAN.
+
+    Returns:
+        The networks, and the latent vectors [tasks, n, latent].
+    """
+    n, dtype = samples.features.shape[1], samples.features.dtype
+    decoders = start_decoders(samples, seeds, how.latent, how.hidden)
+    latent = draw_weights(
+        seeds, xavier(n, how.latent), (n, how.latent), dtype, "cpm", "latent", "support"
+    )
+    adam_decoders = make_adam(decoders.parameters, how.learning_rate)
+    adam_latent = make_adam([latent], LATENT_RATE)
+
+    def reconstruction(*when: object) -> tuple[Tensor, Tensor]:
+        made = how.dropped(decoders.decode(latent), samples, seeds, *when)
+        loss = reconstruction_loss(made, samples)
+        if adversary is not None:
+            loss = loss + adversary.weight * adversary.losses(made, samples, training=False)
+        return loss, made
+
+    for epoch in range(how.epochs):
+        if adversary is not None:
+            with torch.no_grad():
+                made = how.dropped(decoders.decode(latent), samples, seeds, epoch, "made")
+            for _ in range(STEPS):
+                descend(adversary.adam, adversary.losses(made, samples, training=True))
+        for step in range(STEPS):
+            descend(adam_decoders, reconstruction(epoch, step, "networks")[0])
+        loss = latent.new_zeros(len(seeds))
+        for step in range(STEPS):
+            loss, _ = reconstruction(epoch, step, "latent")
+            loss = loss + how.class_weight * class_loss(latent, members, how.one_shot)
+            descend(adam_latent, loss)
+        tell(Epoch(how.name, "networks", epoch + 1, how.epochs, loss))
+    return decoders.merged(), latent.detach()
+
+
+def infer(
+    decoders: Decoders, samples: Samples, seeds: Tensor, how: Training, stage: str = "query"
+) -> Tensor:
+    """Latent vectors of new samples under fixed networks, by reconstruction alone.
+
+    Args:
+        decoders: of a single layer, from `train`.
+        samples: the new samples.
+        seeds: int64 [tasks].
+        how: sizes, rates, epochs.
+        stage: names the random start.
+
+    Returns:
+        [tasks, n, latent].
+    """
+    n, dtype = samples.features.shape[1], samples.features.dtype
+    latent = draw_weights(
+        seeds, xavier(n, how.latent), (n, how.latent), dtype, "cpm", "latent", stage
+    )
+    adam = make_adam([latent], how.learning_rate)
+    cells = samples.cells
+    for epoch in range(how.query_epochs):
+        loss = latent.new_zeros(len(seeds))
+        for step in range(STEPS):
+            made = how.dropped(decoders.decode(latent), samples, seeds, epoch, step, stage)
+            loss = ((made - samples.features).square() * cells).sum((1, 2))
+            descend(adam, loss)
+        tell(Epoch(how.name, stage, epoch + 1, how.query_epochs, loss))
+    return latent.detach()
+
+
+@register("cpm")
+@dataclass(kw_only=True, eq=False, repr=False)
+class CPM(TrainedMethod):
+    """Latent vectors from which one network per view makes the observed views.
+
+    Networks and the supports' latent vectors are trained in every task, in turns, on
+    reconstruction and a clustering loss; queries then get latent vectors under the fixed
+    networks. A view that a support lacks and another support of its class has is filled with
+    the class mean and counts as observed, as the paper pads; other gaps stay gaps.
+
+    Args:
+        preset: `"fast"` has latent vectors and hidden layers 64 wide and no dropout, on views
+            reduced to 64 principal axes of the task, with the epochs and rates of the published
+            row of Handwritten; `"paper"` is the published row `script` on whole views.
+        metric: the published rule is `"inner"`, the largest mean inner product with the supports
+            of a class; `"euclidean"` and `"cosine"` are the nearest prototype.
+        train_on: `"episode"`, or `"base"`: networks trained on base classes with views missing as
+            in the task, all latent vectors of a task inferred. It is not known which one the
+            paper used; its numbers, below Proto in most cells, speak for the first.
+        script: row of the published settings, for `preset="paper"`: `"handwritten"` (for all data
+            sets without a row of their own), `"cub"`, `"animal"`, `"orl"`.
+        one_shot: the published loss divides by zero where a sample is alone in its class; see
+            `class_loss`. The default is the later correction by the same group of authors.
+        latent: width of the latent vectors.
+        hidden: width of the networks' hidden layer; 0 for a single layer.
+        learning_rate: of the networks, and of the queries' latent vectors.
+        epochs: of training; ten Adam steps each.
+        query_epochs: of inferring queries; five Adam steps each.
+        class_weight: of the clustering loss.
+        dropout: share of made entries that are dropped, in training and for queries.
+        view_width: most features of a view, by principal axes in the task; 0 keeps views whole.
+
+    Example:
+        >>> from fewview.methods.cpm import CPM
+        >>> clf = CPM(epochs=5, query_epochs=5)
+        >>> nan = float("nan")
+        >>> clf = clf.fit({"a": [[-1.0], [1.0]], "b": [[1.0], [-1.0]]}, ["cat", "dog"])
+        >>> clf.predict({"a": [[0.9], [nan], [-0.9]], "b": [[-0.9], [0.9], [nan]]}).shape
+        (3,)
+    """
+
+    metric: str = "inner"
+    script: str = "handwritten"
+    one_shot: str = "clamp"
+    latent: int | None = None
+    hidden: int | None = None
+    learning_rate: float | None = None
+    epochs: int | None = None
+    query_epochs: int | None = None
+    class_weight: float | None = None
+    dropout: float | None = None
+    view_width: int | None = None
+
+    preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
+        "fast": {
+            **SCRIPTS["handwritten"],
+            "latent": 64,
+            "hidden": 64,
+            "dropout": 0.0,
+            "view_width": 64,
+        },
+        "paper": {**SCRIPTS["handwritten"], "view_width": 0},
+    }
+
+    may_be_zero: ClassVar[tuple[str, ...]] = ("view_width", "hidden", "class_weight", "dropout")
+
+    def validate(self) -> None:
+        """Check the script and the rule for single supports."""
+        choose("script", self.script, SCRIPTS)
+        super().validate()
+        choose("one_shot", self.one_shot, ONE_SHOT)
+
+    def setting(self, name: str) -> Any:
+        """Value of a parameter: the one given, else the script's, else the preset's."""
+        if getattr(self, name) is None and self.preset == "paper" and name in SCRIPTS[self.script]:
+            return SCRIPTS[self.script][name]
+        return super().setting(name)
+
+    def _training(self) -> Training:
+        settings = self.settings()
+        del settings["view_width"]
+        return Training(**settings, one_shot=self.one_shot, name=self.name)
+
+    def _adversary(self, real: Samples, seeds: Tensor) -> Discriminators | None:
+        return None
+
+    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
+        """Networks with their moments, and a few copies of the views that were made."""
+        n = n_support + n_query
+        most = self.setting("view_width") or max(dims)
+        width = sum(min(most, size) for size in dims)
+        latent, hidden = self.setting("latent"), self.setting("hidden")
+        weights = latent * hidden * len(dims) + hidden * width + latent * width
+        values = 6 * weights + 6 * n * (width + latent + hidden * len(dims)) + 2 * n * sum(dims)
+        return int(values) * self._torch_dtype.itemsize
+
+    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
+        """With `train_on="base"`, train the networks on base classes."""
+        if self.train_on != "base":
+            return State()
+        views, mask = masked_base(base, task, seed, self.torch_device, self._torch_dtype)
+        codes = torch.as_tensor(base.codes, device=self.torch_device)
+        members = torch.nn.functional.one_hot(codes, len(base.classes))[None].to(views[0].dtype)
+        samples = _samples(views, mask, views, base.view_names)
+        seeds = torch.tensor([seed], device=self.torch_device)
+        with torch.enable_grad():
+            return train(
+                samples, members, seeds, self._training(), self._adversary(samples, seeds)
+            )[0]
+
+    def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
+        """Latent vectors of supports and queries."""
+        how, ns = self._training(), batch.n_support
+        batch = with_class_means(batch)
+        whole, mask = all_samples(batch)
+        with torch.enable_grad():
+            if self.train_on == "base":
+                decoders = _for_tasks(cast(Decoders, state), batch.n_tasks)
+                samples = _samples(whole, mask, whole, batch.view_names)
+                support = infer(decoders, samples.rows(0, ns), batch.seeds, how, "support")
+            else:
+                views = reduce_views(whole, self.setting("view_width"))
+                samples = _samples(views, mask, whole, batch.view_names)
+                decoders, support = train(
+                    samples.rows(0, ns),
+                    batch.one_hot(),
+                    batch.seeds,
+                    how,
+                    self._adversary(samples, batch.seeds),
+                )
+            query = infer(decoders, samples.rows(ns, None), batch.seeds, how)
+        return latent_batch(batch, support, query, batch.support_labels)
+
+
+@register("cpm-gan")
+@dataclass(kw_only=True, eq=False, repr=False)
+class CPMGAN(CPM):
+    """CPM with a discriminator per view that judges the views that supports lack.
+
+    There is no code by its authors; this is CPM with non-saturating adversarial losses, means
+    instead of sums. Real views are the observed ones of supports and queries, made ones those
+    of supports that lack the view. Without missing views it is CPM, number for number.
+
+    Args:
+        adversarial_weight: of the loss of deceiving the discriminators.
+        discriminator_rate: learning rate of the discriminators, with betas 0.5 and 0.999.
+        discriminator_hidden: width of their first hidden layer; the second is half as wide.
+
+    The other parameters are those of `CPM`.
+
+    Example:
+        >>> from fewview.methods.cpm import CPMGAN
+        >>> CPMGAN(preset="paper").setting("discriminator_hidden")
+        128
+    """
+
+    adversarial_weight: float = 0.1
+    discriminator_rate: float = 1e-3
+    discriminator_hidden: int | None = None
+
+    preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
+        "fast": {**CPM.preset_settings["fast"], "discriminator_hidden": 64},
+        "paper": {**CPM.preset_settings["paper"], "discriminator_hidden": 128},
+    }
+
+    def _training(self) -> Training:
+        settings = self.settings()
+        del settings["view_width"], settings["discriminator_hidden"]
+        return Training(**settings, one_shot=self.one_shot, name=self.name)
+
+    def _adversary(self, real: Samples, seeds: Tensor) -> Discriminators | None:
+        if bool(real.observed.all()):
+            return None
+        width = max(2, self.setting("discriminator_hidden"))
+        hidden = (width, width // 2)
+        return Discriminators.start(
+            real, seeds, hidden, self.adversarial_weight, self.discriminator_rate
+        )
+
+
+def with_class_means(batch: EpisodeBatch) -> EpisodeBatch:
+    """Fill gaps of supports where others of their class have the view, and call them observed."""
+    if bool(batch.support_mask.all()):
+        return batch
+    seen = batch.one_hot().mT @ batch.support_mask.to(batch.dtype)  # [T, way, V]
+    known = (seen > 0).gather(1, batch.support_labels[..., None].expand(-1, -1, batch.n_views))
+    filled = pad(batch, "zero")
+    return replace(batch, support=filled.support, support_mask=known)
+
+
+def _samples(
+    views: list[Tensor], mask: Tensor, whole: list[Tensor], names: tuple[str, ...]
+) -> Samples:
+    return Samples(
+        torch.cat(views, -1),
+        mask,
+        tuple(int(view.shape[-1]) for view in views),
+        tuple(int(view.shape[-1]) for view in whole),
+        tuple(names),
+    )
+
+
+def _for_tasks(decoders: Decoders, count: int) -> Decoders:
+    return replace(
+        decoders,
+        first=decoders.first.expand(count, -1, -1),
+        first_bias=decoders.first_bias.expand(count, -1, -1),
+    )

@@ -1,0 +1,407 @@
+"""ICMSC: incomplete cross-modal subspace clustering (iCmSC, Wang et al. 2020), for few shots.
+
+One autoencoder per view, a common code that averages the codes of the views a sample has, canonical
+correlation between the views' codes, and a matrix that expresses every sample by the others. All of
+it is trained on the supports and queries of a task; queries then go to the nearest prototype of
+the common codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from fewview.episodes import TaskSpec
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import State, choose, latent_batch
+from fewview.methods.networks import (
+    Epoch,
+    TrainedMethod,
+    all_samples,
+    descend,
+    draw_weights,
+    make_adam,
+    masked_base,
+    masked_mean_square,
+    reduce_views,
+    tell,
+)
+from fewview.methods.registry import register
+from fewview.views import MultiViewData
+
+CORRELATIONS = ("pairs", "generalised")
+PENALTIES = ("columns", "entries")
+HEAD = 10  # width of the space in which views are correlated
+TOP = 5  # canonical correlations that count
+RIDGE = 1e-3
+# The matrix starts near its optimum, zero; larger steps would only make it jump around that.
+EXPRESSION_RATE = 1e-4
+
+
+@dataclass(frozen=True)
+class Autoencoders(State):
+    """Everything of iCmSC that is trained but the self-expression matrix.
+
+    Attributes:
+        encoders: per view [tasks, width of the view, width].
+        decoders: per view [tasks, width, width of the view].
+        head: [tasks, width, 10], one for all views.
+        shares: [tasks, V], what a view counts in the common code.
+    """
+
+    encoders: tuple[Tensor, ...]
+    decoders: tuple[Tensor, ...]
+    head: Tensor
+    shares: Tensor
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All tensors."""
+        return [*self.encoders, *self.decoders, self.head, self.shares]
+
+    def encode(self, views: Sequence[Tensor]) -> list[Tensor]:
+        """Codes of every view, per view [tasks, n, width]."""
+        return [torch.relu(x @ weights) for x, weights in zip(views, self.encoders, strict=True)]
+
+    def common(self, codes: Sequence[Tensor], observed: Tensor) -> Tensor:
+        """Weighted mean of the codes of observed views, [tasks, n, width]."""
+        weights = observed * self.shares[:, None]  # [T, n, V]
+        total = weights.sum(-1, keepdim=True)
+        # Every sample has a view; a total of zero could only come from the shares themselves.
+        weights = weights / torch.where(total.abs() > 1e-12, total, 1.0)
+        parts = zip(codes, weights.unbind(-1), strict=True)
+        return torch.stack([code * weight[..., None] for code, weight in parts]).sum(0)
+
+
+def start_autoencoders(
+    views: Sequence[Tensor],
+    sizes: Sequence[int],
+    names: Sequence[str],
+    seeds: Tensor,
+    width: int,
+) -> Autoencoders:
+    """Networks with weights uniform within 1 / sqrt(inputs), and shares of one half.
+
+    Args:
+        views: per view [tasks, n, width of the view].
+        sizes: widths of the views before they were reduced.
+        names: names of the views.
+        seeds: int64 [tasks].
+        width: of the codes.
+
+    Example:
+        >>> nets = start_autoencoders([torch.zeros(2, 4, 3)], [3], ["a"], torch.arange(2), 6)
+        >>> nets.encode([torch.zeros(2, 4, 3)])[0].shape
+        torch.Size([2, 4, 6])
+    """
+    dtype = views[0].dtype
+
+    def draw(rows: int, columns: int, fan_in: int, *what: object) -> Tensor:
+        return draw_weights(seeds, fan_in**-0.5, (rows, columns), dtype, "icmsc", *what)
+
+    widths = [int(view.shape[-1]) for view in views]
+    parts = list(zip(names, widths, sizes, strict=True))
+    return Autoencoders(
+        tuple(draw(size, width, fan_in, "encoder", name) for name, size, fan_in in parts),
+        tuple(draw(width, size, width, "decoder", name) for name, size, _ in parts),
+        draw(width, HEAD, width, "head"),
+        views[0].new_full((len(seeds), len(views)), 0.5).requires_grad_(),
+    )
+
+
+def _whitening(covariance: Tensor) -> Tensor:
+    """Lower Cholesky factor of a covariance with the published ridge, [..., d, d]."""
+    size = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    # The ridge vanishes in rounding beside large features; then a relative one takes over.
+    ridge = RIDGE + 100 * torch.finfo(covariance.dtype).eps * size.detach()
+    unit = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    root: Tensor = torch.linalg.cholesky(covariance + ridge * unit)
+    return root
+
+
+def pairwise_correlation(projected: Tensor, observed: Tensor, top: int = TOP) -> Tensor:
+    """Sum of the largest canonical correlations over all pairs of views, [tasks].
+
+    A pair of views is compared on the samples that have both, and left out where these are not
+    more than the dimensions: correlations are then one whatever the data.
+
+    Args:
+        projected: [tasks, V, n, d].
+        observed: float [tasks, n, V].
+        top: correlations that count.
+
+    Example:
+        >>> one = torch.randn(1, 1, 50, 3, generator=torch.Generator().manual_seed(0))
+        >>> same = torch.cat([one, -2 * one], 1)  # a linear map of each other
+        >>> round(pairwise_correlation(same, torch.ones(1, 50, 2), 3).item(), 1)
+        3.0
+    """
+    pairs = list(combinations(range(projected.shape[1]), 2))
+    if not pairs:
+        return projected.new_zeros(len(projected))
+    left, right = ([pair[side] for pair in pairs] for side in (0, 1))
+    both = (observed[..., left] * observed[..., right]).mT[..., None]  # [T, P, n, 1]
+    count = both.sum(2, keepdim=True)
+
+    def centred(side: list[int]) -> Tensor:
+        part = projected[:, side]
+        return (part - (part * both).sum(2, keepdim=True) / count.clamp(min=1)) * both
+
+    one, two = centred(left), centred(right)
+    scale = (count - 1).clamp(min=1)
+    first, second = (_whitening(part.mT @ part / scale) for part in (one, two))
+    cross = torch.linalg.solve_triangular(first, one.mT @ two / scale, upper=False)
+    cross = torch.linalg.solve_triangular(second, cross.mT, upper=False).mT
+    with torch.no_grad():
+        # The sum of the largest singular values has the gradient U V': no derivative of a
+        # decomposition is needed, which would break down at equal values.
+        u, _, vh = torch.linalg.svd(cross)
+        direction = u[..., :top] @ vh[..., :top, :]
+    enough = count[..., 0, 0] > projected.shape[-1]
+    total: Tensor = ((cross * direction).sum((-2, -1)) * enough).sum(1)
+    return total
+
+
+def generalised_correlation(projected: Tensor, observed: Tensor, top: int = TOP) -> Tensor:
+    """Largest eigenvalues of the whitened covariance of all views together, summed, [tasks].
+
+    Generalised canonical correlation (MAX-VAR): with two complete views the eigenvalues are one
+    plus the canonical correlations.
+
+    Args:
+        projected: [tasks, V, n, d].
+        observed: float [tasks, n, V].
+        top: eigenvalues that count.
+
+    Example:
+        >>> one = torch.randn(1, 1, 50, 3, generator=torch.Generator().manual_seed(0))
+        >>> same = torch.cat([one, -2 * one], 1)
+        >>> round(generalised_correlation(same, torch.ones(1, 50, 2), 3).item(), 1)
+        6.0
+    """
+    seen = observed.mT[..., None]  # [T, V, n, 1]
+    count = seen.sum(2, keepdim=True)
+    centre = (projected * seen).sum(2, keepdim=True) / count.clamp(min=1)
+    centred = (projected - centre) * seen
+    scale = (count - 1).clamp(min=1)
+    root = _whitening(centred.mT @ centred / scale)
+    white = torch.linalg.solve_triangular(root, centred.mT, upper=False) / scale.sqrt()
+    white = white * (count > projected.shape[-1])
+    white = white.flatten(1, 2)  # [T, V * d, n]
+    together = white @ white.mT
+    with torch.no_grad():
+        vectors = torch.linalg.eigh(together)[1][..., -top:]
+    total: Tensor = (together * (vectors @ vectors.mT)).sum((-2, -1))
+    return total
+
+
+def autoencoder_loss(
+    nets: Autoencoders, views: Sequence[Tensor], observed: Tensor, sizes: Sequence[int]
+) -> Tensor:
+    """Loss of the first stage, [tasks]: half the mean squared error of every view.
+
+    Means are over `sizes` features, those of the views before they were reduced.
+    """
+    codes = nets.encode(views)
+    made = [code @ weights for code, weights in zip(codes, nets.decoders, strict=True)]
+    parts = zip(made, views, observed.unbind(-1), sizes, strict=True)
+    losses = [masked_mean_square(out - x, seen, size) for out, x, seen, size in parts]
+    return 0.5 * torch.stack(losses).sum(0)
+
+
+def subspace_loss(
+    nets: Autoencoders,
+    expression: Tensor,
+    views: Sequence[Tensor],
+    observed: Tensor,
+    sizes: Sequence[int],
+    correlation: str,
+    penalty: str,
+) -> tuple[Tensor, Tensor]:
+    """Loss of the second stage, and the part of it that is an error, [tasks] each.
+
+    Args:
+        nets: autoencoders.
+        expression: [tasks, n, n], its diagonal is ignored.
+        views: per view [tasks, n, width].
+        observed: float [tasks, n, V].
+        sizes: widths of the views before they were reduced.
+        correlation: one of `CORRELATIONS`.
+        penalty: one of `PENALTIES`.
+
+    Returns:
+        The loss, and its errors of reconstruction and of self-expression with the size of the
+        matrix: the loss without the (negative) correlations.
+    """
+    codes = nets.encode(views)
+    unit = torch.eye(expression.shape[-1], dtype=expression.dtype, device=expression.device)
+    expression = expression * (1 - unit)
+    expressed = expression @ nets.common(codes, observed)
+    total = expression.new_zeros(len(expression))
+    parts = zip(codes, views, nets.decoders, observed.unbind(-1), sizes, strict=True)
+    for code, x, weights, seen, size in parts:
+        total = total + 0.5 * masked_mean_square(expressed @ weights - x, seen, size)
+        total = total + 0.5 * masked_mean_square(code - expressed, seen, code.shape[-1])
+    columns = expression.abs().sum(1).square()  # [T, n]
+    entries = columns if penalty == "columns" else expression.square().flatten(1)
+    # The root of a sum of squares has no derivative at zero.
+    total = total + entries.mean(1) + (columns.sum(1) + 1e-12).sqrt()
+    projected = torch.stack(codes, 1) @ nets.head[:, None]
+    correlate = pairwise_correlation if correlation == "pairs" else generalised_correlation
+    return total - correlate(projected, observed), total
+
+
+@dataclass(frozen=True)
+class Training:
+    """How ICMSC is trained; see the parameters of `ICMSC`."""
+
+    width: int
+    epochs: tuple[int, int]
+    learning_rate: float
+    correlation: str
+    penalty: str
+
+
+def train(
+    views: Sequence[Tensor],
+    observed: Tensor,
+    sizes: Sequence[int],
+    names: Sequence[str],
+    seeds: Tensor,
+    how: Training,
+) -> Autoencoders:
+    """Train the autoencoders alone, and then everything together.
+
+    Args:
+        views: per view [tasks, n, width].
+        observed: float [tasks, n, V].
+        sizes: widths of the views before they were reduced.
+        names: names of the views.
+        seeds: int64 [tasks].
+        how: width, epochs of both stages, rate.
+    """
+    nets = start_autoencoders(views, sizes, names, seeds, how.width)
+    n = views[0].shape[1]
+    expression = views[0].new_full((len(seeds), n, n), 1e-4).requires_grad_()
+    adam = make_adam([*nets.encoders, *nets.decoders], how.learning_rate)
+    for epoch in range(how.epochs[0]):
+        loss = autoencoder_loss(nets, views, observed, sizes)
+        descend(adam, loss)
+        tell(Epoch("icmsc", "autoencoders", epoch + 1, how.epochs[0], loss))
+    adam = make_adam(nets.parameters, how.learning_rate)
+    adam.add_param_group({"params": [expression], "lr": EXPRESSION_RATE})
+    for epoch in range(how.epochs[1]):
+        loss, error = subspace_loss(
+            nets, expression, views, observed, sizes, how.correlation, how.penalty
+        )
+        descend(adam, loss)
+        tell(Epoch("icmsc", "subspace", epoch + 1, how.epochs[1], error))
+    return Autoencoders(*_detached(nets))
+
+
+def _detached(nets: Autoencoders) -> tuple[Any, ...]:
+    return (
+        tuple(item.detach() for item in nets.encoders),
+        tuple(item.detach() for item in nets.decoders),
+        nets.head.detach(),
+        nets.shares.detach(),
+    )
+
+
+@register("icmsc")
+@dataclass(kw_only=True, eq=False, repr=False)
+class ICMSC(TrainedMethod):
+    """Common codes of autoencoders that are correlated across views, per task.
+
+    The published method clusters by its self-expression matrix; for few shots, as in the paper,
+    queries are compared with supports in the learnt space instead. The decoders have no final
+    ReLU: views are signed here.
+
+    Args:
+        preset: `"fast"` is 128 wide on views reduced to 64 principal axes of the task, with 100
+            epochs; `"paper"` is 620 wide on whole views, with 200 epochs at a rate of 1e-4.
+        metric: how a query is compared with a prototype.
+        train_on: `"episode"`, or `"base"`: encoders trained on base classes with views missing as
+            in the task. It is not known which one the paper used; the matrix over all samples
+            speaks for the first.
+        correlation: for more than two views, `"pairs"` sums canonical correlations over pairs of
+            views, `"generalised"` correlates all views together. The published code has two.
+        penalty: the published code penalises the squared sums of the `"columns"` of the matrix
+            where it was to penalise its squared `"entries"`.
+        width: of the codes.
+        epochs: of the autoencoders alone, and of everything together.
+        learning_rate: of both stages.
+        view_width: most features of a view, by principal axes in the task; 0 keeps views whole.
+
+    Example:
+        >>> from fewview.methods.icmsc import ICMSC
+        >>> nan = float("nan")
+        >>> clf = ICMSC(epochs=(2, 2)).fit({"a": [[-1.0], [1.0]], "b": [[1.0], [-1.0]]}, [0, 1])
+        >>> clf.predict({"a": [[0.9], [nan], [-0.9]], "b": [[-0.9], [0.9], [nan]]}).shape
+        (3,)
+    """
+
+    correlation: str = "pairs"
+    penalty: str = "columns"
+    width: int | None = None
+    epochs: tuple[int, int] | None = None
+    learning_rate: float | None = None
+    view_width: int | None = None
+
+    preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
+        "fast": {"width": 128, "epochs": (25, 75), "learning_rate": 1e-3, "view_width": 64},
+        "paper": {"width": 620, "epochs": (50, 150), "learning_rate": 1e-4, "view_width": 0},
+    }
+
+    def validate(self) -> None:
+        """Check the choices for several views and for the penalty."""
+        super().validate()
+        choose("correlation", self.correlation, CORRELATIONS)
+        choose("penalty", self.penalty, PENALTIES)
+
+    def _training(self) -> Training:
+        settings = self.settings()
+        del settings["view_width"]
+        return Training(**settings, correlation=self.correlation, penalty=self.penalty)
+
+    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
+        """Networks and the matrix with their moments, and a few copies of all codes."""
+        n, width = n_support + n_query, self.setting("width")
+        most = self.setting("view_width") or max(dims)
+        features = sum(min(most, size) for size in dims)
+        values = 10 * width * features + 8 * n * n + 8 * n * (width * len(dims) + features)
+        values += 6 * n * HEAD * len(dims) ** 2 + 2 * n * sum(dims)
+        return int(values) * self._torch_dtype.itemsize
+
+    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
+        """With `train_on="base"`, train the networks on base classes."""
+        if self.train_on != "base":
+            return State()
+        views, mask = masked_base(base, task, seed, self.torch_device, self._torch_dtype)
+        seeds = torch.tensor([seed], device=self.torch_device)
+        sizes = [view.shape[-1] for view in views]
+        with torch.enable_grad():
+            observed = mask.to(views[0].dtype)
+            return train(views, observed, sizes, base.view_names, seeds, self._training())
+
+    def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
+        """Common codes of supports and queries."""
+        whole, mask = all_samples(batch)
+        observed = mask.to(batch.dtype)
+        if self.train_on == "base":
+            views, nets = whole, cast(Autoencoders, state)
+        else:
+            views = reduce_views(whole, self.setting("view_width"))
+            sizes = [view.shape[-1] for view in whole]
+            with torch.enable_grad():
+                nets = train(
+                    views, observed, sizes, batch.view_names, batch.seeds, self._training()
+                )
+        codes = nets.common(nets.encode(views), observed)
+        support, query = codes[:, : batch.n_support], codes[:, batch.n_support :]
+        return latent_batch(batch, support, query, batch.support_labels)
