@@ -320,7 +320,7 @@ def test_a_table_may_be_added_to_a_written_folder(tmp_path: Path) -> None:
 
 def test_partial_rows_reach_the_files(tmp_path: Path) -> None:
     put(tmp_path, a="id,x,y\np,1,\nq,3,4\n")
-    with pytest.raises(FewviewError, match=r"view 'a': row 0 \(id p\) partly NaN"):
+    with pytest.raises(FewviewError, match=r"view 'a': line 2 \(id p\) partly NaN"):
         read(tmp_path)
     assert read(tmp_path, partial_rows="mean").view("a").tolist() == [[1.0, 4.0], [3.0, 4.0]]
     with pytest.raises(FewviewError, match="partial_rows='no'"):
@@ -345,7 +345,7 @@ CSV: dict[str, tuple[dict[str, str], str]] = {
     "text": ({"a": "id,x,y\np,1,2\nq,1,abc\n"}, r"a\.csv: column 'y', line 3 holds 'abc'"),
     "underscores": ({"a": "id,x\np,1_000\n"}, r"a\.csv: column 'x', line 2 holds '1_000'"),
     "decimal commas": ({"a": 'id,x\np,"1,5"\n'}, r"a\.csv: column 'x', line 2 holds '1,5'"),
-    "infinity": ({"a": "id,x\np,inf\n"}, r"view 'a': row 0 \(id p\), column 'x' is infinite"),
+    "infinity": ({"a": "id,x\np,inf\n"}, r"view 'a': line 2 \(id p\), column 'x' is infinite"),
     "too short a line": ({"a": "id,x\np\n"}, r"a\.csv: line 2 has 1 cells, the header 2"),
     "too long a line": ({"a": "id,x\np,1\nq,2,3\n"}, r"a\.csv: line 3 has 3 cells"),
     "open quote": ({"a": 'id,x\n"p,1\n'}, r"a\.csv: line \d: "),

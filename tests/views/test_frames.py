@@ -159,6 +159,17 @@ def test_rows_of_nothing_are_missing_and_partial_rows_are_the_users_choice() -> 
         MultiViewData.from_frames({"v": one})
 
 
+def test_messages_count_rows_as_the_table_does() -> None:
+    """Not as the join does, which sorts: b is row 0 of its table and row 1 of the join."""
+    other = pd.DataFrame({"z": [1.0, 2.0]}, index=["a", "b"])
+    partial = pd.DataFrame({"x": [1.0, 1.0], "y": [NAN, 1.0]}, index=["b", "a"])
+    with pytest.raises(FewviewError, match=r"view 'v': row 0 \(id b\) partly NaN"):
+        MultiViewData.from_frames({"v": partial, "w": other})
+    infinite = pd.DataFrame({"x": [float("inf"), 1.0]}, index=["b", "a"])
+    with pytest.raises(FewviewError, match=r"view 'v': row 0 \(id b\), column 'x' is infinite"):
+        MultiViewData.from_frames({"v": infinite, "w": other})
+
+
 def test_row_numbers_as_keys() -> None:
     one, two = pd.DataFrame({"x": [1.0, 2.0]}), pd.DataFrame({"y": [3.0]})
     with pytest.warns(FewviewWarning, match="matched by row number"):

@@ -21,6 +21,8 @@ app = typer.Typer(
         "fewview data info handwritten", "views, classes, the paper's setting, source",
         "fewview data show my_data.npz", "what a file holds",
         "fewview data convert tables/ my_data.npz", "one table per view into one file",
+        "fewview data convert cells.h5ad cells.npz --labels cell_type", "from AnnData",
+        "fewview data convert my_data.npz my_data.mat", "for MATLAB",
         "fewview data fetch handwritten", "download from its public address",
     ),
 )  # fmt: skip
@@ -36,6 +38,15 @@ PartialRows = Annotated[
         "'mean' (fill with column means)."
     ),
 ]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
+        "an array (.npz) or a column of the label file (folder).",
+        show_default=False,
+    ),
+]
+FILE = "An .npz, .mat, .h5mu or .h5ad file, or a folder with one table per view."
 
 
 @app.command("list")
@@ -75,11 +86,17 @@ def _views(spec: DatasetSpec) -> str:
 
 @app.command()
 def info(
-    name: Annotated[str, typer.Argument(help="A known data set.")], data_dir: DataDir = None
+    name: Annotated[str, typer.Argument(help="A known data set, or a file.")],
+    data_dir: DataDir = None,
 ) -> None:
     """Show what is known about a data set: views, classes, the paper's setting, source."""
-    from fewview.datasets import get_spec, is_present, path_of
+    from pathlib import Path
 
+    from fewview.datasets import get_spec, is_present, names, path_of
+
+    if name not in names() and Path(name).exists():
+        show(name)
+        return
     spec = get_spec(name)
     path = path_of(name, data_dir)
     where = "embedded" if path is None else str(path)
@@ -122,34 +139,41 @@ def info(
 
 @app.command()
 def show(
-    file: Annotated[str, typer.Argument(help="An .npz file or a folder of tables.")],
+    file: Annotated[str, typer.Argument(help=FILE)],
+    labels: Labels = None,
     partial_rows: PartialRows = "error",
 ) -> None:
     """Show what a file or folder holds: samples, views, classes, which views are missing."""
     from fewview.datasets import load, names
 
-    data = load(file) if file in names() else _read(file, partial_rows)
+    data = load(file) if file in names() else _read(file, partial_rows, labels)
     print(data)
     print(data.summary())
 
 
-def _read(path: str, partial_rows: str) -> MultiViewData:
+def _read(path: str, partial_rows: str, labels: str | None) -> MultiViewData:
     from fewview.views import MultiViewData
 
-    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows))
+    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
 
 
 @app.command()
 def convert(
-    source: Annotated[str, typer.Argument(metavar="IN", help="A file or a folder of tables.")],
-    target: Annotated[str, typer.Argument(metavar="OUT", help="An .npz file or a new folder.")],
+    source: Annotated[str, typer.Argument(metavar="IN", help=FILE)],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="A file that ends in .npz, .mat, .h5mu or .h5ad, or a new folder."
+        ),
+    ],
     format: Annotated[
         str | None, typer.Option(help="For a folder: csv, parquet or npy.", show_default=False)
     ] = None,
+    labels: Labels = None,
     partial_rows: PartialRows = "error",
 ) -> None:
-    """Convert between .npz files and folders with one table per view."""
-    data = _read(source, partial_rows)
+    """Convert between all file formats: .npz, .mat, .h5mu, .h5ad and folders of tables."""
+    data = _read(source, partial_rows, labels)
     data.write(target, format=format)
     print(f"written: {target} ({data})")
 

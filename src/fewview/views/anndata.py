@@ -293,7 +293,7 @@ def _decoded(codes: list[Any], names: list[Any], where: str) -> list[Any]:
 
 def _is_nothing(item: Any) -> bool:
     if hdf5.is_group(item):
-        return hdf5.attribute(item, "encoding-type") == "null"
+        return bool(hdf5.attribute(item, "encoding-type") == "null")
     return bool(item.shape is None)
 
 

@@ -7,7 +7,7 @@ views, and can be sliced by rows, so that scikit-learn's splitters take it for a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -97,7 +97,12 @@ class MultiViewData:
         for index, (view, block) in enumerate(blocks.items()):
             allowed = None if given is None else given[:, index]
             blocks[view], present[:, index] = _settle_rows(
-                view, block, allowed, partial_rows, known_columns.get(view), self.ids
+                view,
+                block,
+                allowed,
+                partial_rows,
+                known_columns.get(view),
+                lambda rows: _rows(rows, self.ids),
             )
         empty = np.flatnonzero(~present.any(axis=1))
         if empty.size:
@@ -706,9 +711,12 @@ def _settle_rows(
     allowed: NDArray[np.bool_] | None,
     partial_rows: PartialRows,
     names: tuple[str, ...] | None,
-    ids: NDArray[Any] | None,
+    called: Callable[[Any], str],
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Decide which rows are present; `block` is a private copy and may be changed."""
+    """Decide which rows are present; `block` is a private copy and may be changed.
+
+    `called` says in messages which rows are meant.
+    """
     if allowed is not None:
         block[~allowed] = np.nan
     finite = np.isfinite(block)
@@ -719,7 +727,7 @@ def _settle_rows(
             row, column = np.argwhere(infinite)[0].tolist()
             where = repr(names[column]) if names else str(column)
             raise FewviewError(
-                f"view {view!r}: {_rows([row], ids)}, column {where} is infinite; "
+                f"view {view!r}: {called([row])}, column {where} is infinite; "
                 "replace it by a number or by NaN for a missing view"
             )
         part = np.asarray(missing.any(axis=1) & ~missing.all(axis=1))
@@ -727,7 +735,7 @@ def _settle_rows(
             if partial_rows == "error":
                 rows = np.flatnonzero(part)
                 raise FewviewError(
-                    f"view {view!r}: {_rows(rows, ids)} partly NaN; a missing view is a row of NaN "
+                    f"view {view!r}: {called(rows)} partly NaN; a missing view is a row of NaN "
                     'only. Choose partial_rows="drop_view" to count the view as missing there or '
                     '"mean" to fill with the column means (on files: fewview data convert)'
                 )

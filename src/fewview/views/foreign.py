@@ -3,7 +3,7 @@
 Their parsers are large C libraries that a damaged or hostile file can crash, hang or make eat all
 memory. So a child process reads the file, under limits on memory and time, and leaves arrays
 (`.npy`) and plain values (JSON) in a temporary folder; nothing is ever unpickled. This module is
-both sides: `load` here, `main` in the child (`python -m fewview.views.foreign`).
+both sides: `load` here, `main` in the child.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class _Reader:
         if done is None:
             self.stop()
             raise FewviewError(
-                f"took longer than {seconds:.0f} s to read and was given up; the file is damaged, "
+                f"took longer than {seconds:g} s to read and was given up; the file is damaged, "
                 f"or if you trust it set {SECONDS} to more seconds"
             )
         code = process.wait(timeout=10)
@@ -187,7 +187,8 @@ class _Reader:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
         self._lines = queue.Queue()
         # -P: modules are never taken from the current folder, which may hold the foreign files.
-        command = [sys.executable, "-P", "-m", "fewview.views.foreign"]
+        code = "from fewview.views.foreign import main; main()"
+        command = [sys.executable, "-P", "-c", code]
         try:
             self._process = subprocess.Popen(
                 command,
@@ -360,7 +361,3 @@ def _limits(memory: int, seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         resource.setrlimit(resource.RLIMIT_AS, (before, hard))
-
-
-if __name__ == "__main__":
-    main()

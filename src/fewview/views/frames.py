@@ -17,7 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from fewview.views.data import FloatArray, MultiViewData, PartialRows, _as_block, _plain
+from fewview.views.data import (
+    FloatArray,
+    MultiViewData,
+    PartialRows,
+    _as_block,
+    _plain,
+    _settle_rows,
+)
 from fewview.views.errors import FewviewError, FewviewWarning, shorten
 
 DEFAULT_KEY = "id"
@@ -40,6 +47,14 @@ class Keys:
     def row(self, index: int) -> str:
         """Say where a row is, for messages."""
         return f"row {index}" if self.lines is None else f"line {self.lines[index]}"
+
+    def rows(self, indices: Iterable[int]) -> str:
+        """Say where some rows are and what they are called, for messages."""
+        places = [int(index) for index in indices]
+        word = "row" if self.lines is None else "line"
+        found = shorten(places if self.lines is None else [self.lines[i] for i in places])
+        called = shorten([self.ids[index] for index in places])
+        return f"{word if len(places) == 1 else word + 's'} {found} (id {called})"
 
 
 @dataclass(frozen=True)
@@ -115,7 +130,11 @@ def join_tables(
     blocks: dict[str, FloatArray] = {}
     for view, table in tables.items():
         block = np.full((len(ids), table.block.shape[1]), np.nan, dtype=table.block.dtype)
-        block[[place[value] for value in table.keys.ids]] = table.block
+        # Settled before the join, so that messages count rows as the user's table does.
+        settled, _ = _settle_rows(
+            view, table.block.copy(), None, partial_rows, table.columns, table.keys.rows
+        )
+        block[[place[value] for value in table.keys.ids]] = settled
         blocks[view] = block
     joined: list[Hashable] | None = None
     if labels is not None:

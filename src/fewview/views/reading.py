@@ -69,15 +69,15 @@ def memory_limit(size: int) -> int:
 def time_limit(size: int) -> float:
     """Say how many seconds the reading of a file of `size` bytes may take.
 
-    Two minutes and a second for every 4 MiB; `$FEWVIEW_READ_SECONDS` takes its place.
+    Half a minute and a second for every 2 MiB; `$FEWVIEW_READ_SECONDS` takes its place.
 
     Example:
         >>> time_limit(2**22)
-        121.0
+        32.0
     """
     text = os.environ.get(SECONDS, "")
     if not text:
-        return 120.0 + size / 2**22
+        return 30.0 + size / 2**21
     try:
         seconds = float(text)
         if not 0 < seconds < 10**7:
