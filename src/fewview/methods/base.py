@@ -2,114 +2,36 @@
 
 A method is a scikit-learn style classifier that implements one function, `scores`, over a batch of
 tasks, and may implement `prepare` (what is learnt from base classes) and `embed` (its own space).
-Scaling, padding, splitting a batch to fit memory, device, dtype and the estimator face are here.
+Scaling, padding, splitting a batch to fit memory, device and dtype are here; the estimator face
+is in `estimator.py`.
 """
 
 from __future__ import annotations
 
-import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from fewview.episodes import Episodes, TaskSpec
 from fewview.episodes.batch import EpisodeBatch, ViewTensors
+from fewview.methods.estimator import Estimator
+from fewview.methods.inputs import as_data
 from fewview.methods.padding import PADDINGS, pad
-from fewview.views import (
-    SCALINGS,
-    FewviewError,
-    FewviewWarning,
-    MissingRule,
-    MultiViewData,
-    ViewScaling,
-    fit_scaling,
-)
-from fewview.views.errors import shorten
-from fewview.views.random import combine, stream_key
+from fewview.methods.reasons import Explanation, explain_by_leaving_out
+from fewview.methods.rejection import nearest_support
+from fewview.methods.state import DTYPES, Prepared, State, Tags
+from fewview.methods.streaming import Statistics, cannot_stream
+from fewview.views import SCALINGS, FewviewError, MultiViewData, ViewScaling, fit_scaling
 
-# Share of queries that would have to change class for balance, above which users are warned.
-UNBALANCED = 0.35
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
-Self = TypeVar("Self", bound="Method")
 Progress = Callable[[int], None]
-
-
-@dataclass(frozen=True)
-class Tags:
-    """What a method is and needs, declared honestly.
-
-    Attributes:
-        transductive: looks at all queries of a task together.
-        needs_base: cannot work without a base set.
-        handles_missing: gets the batch with its gaps; otherwise views are padded before.
-        assumes_balance: uses that every class has the same number of queries.
-        deterministic: draws no random numbers.
-        trained: trains neural networks; left out of `all`.
-        prepare_depends_on: fields of the task that `prepare` looks at.
-        iterative: stops by a numerical criterion; float32 runs may differ in a few predictions.
-    """
-
-    transductive: bool = False
-    needs_base: bool = False
-    handles_missing: bool = False
-    assumes_balance: bool = False
-    deterministic: bool = True
-    trained: bool = False
-    iterative: bool = False
-    prepare_depends_on: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class State:
-    """What a method learnt from base classes: tensors and plain values, nothing else.
-
-    Methods that prepare something subclass it. A method without `prepare` has this empty one.
-    """
-
-    def to(self, device: Any, dtype: torch.dtype | None = None) -> Any:
-        """Move all tensors to a device, floats to a dtype."""
-        return _move(self, device, dtype)
-
-
-def _move(value: Any, device: Any, dtype: torch.dtype | None) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
-    if isinstance(value, dict):
-        return {key: _move(item, device, dtype) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_move(item, device, dtype) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        changes = {f.name: _move(getattr(value, f.name), device, dtype) for f in fields(value)}
-        return replace(value, **changes)
-    return value
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A method's state together with the scaling and the means that go with it.
-
-    Attributes:
-        scaling: fitted on the base set.
-        base_means: per view a tensor [width], of the scaled base set, for padding.
-        state: what `prepare` returned, on the method's device.
-        reference: the base set's views and columns (no rows), to match other data against.
-        seconds: time that preparing took.
-    """
-
-    scaling: ViewScaling
-    base_means: tuple[Tensor, ...] | None
-    state: State
-    reference: MultiViewData
-    seconds: float = 0.0
 
 
 class _Cache:
@@ -134,7 +56,7 @@ _scaled = _Cache(4)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class Method(Estimator):
     """Base class of all methods; a method implements `scores`.
 
     Args:
@@ -174,10 +96,56 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Learn from the scaled base set; nothing by default."""
         return State()
 
+    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> State:
+        """Do without base classes; nothing by default.
+
+        Args:
+            rows: all scaled samples there are: unlabelled ones, if any were given, and the
+                supports with their labels.
+            task: shape of the task.
+            seed: of everything random.
+        """
+        return State()
+
+    def start_statistics(self, sample: MultiViewData) -> Statistics | None:
+        """Empty statistics that a base set in parts is added to; None where none are needed.
+
+        Args:
+            sample: scaled samples that fix what must be known first.
+        """
+        if type(self).prepare is not Method.prepare:
+            raise cannot_stream(self)
+        return None
+
+    def prepare_statistics(self, statistics: Any, task: TaskSpec, seed: int) -> State:
+        """Make the state from statistics, as `prepare` makes it from samples."""
+        return State()
+
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """The same tasks with one view `latent`; by default the padded views side by side."""
         support, query = batch.concatenated()
         return latent_batch(batch, support, query, batch.support_labels)
+
+    def typicality(self, batch: EpisodeBatch, state: State) -> Tensor:
+        """How well queries fit every class on a scale of its own, [tasks, n_query, way].
+
+        Higher is better; unlike `scores`, it can be compared between queries, and it is what
+        rejecting a query is decided by. By default, minus the partial distance to the nearest
+        support of the class.
+
+        Args:
+            batch: scaled tasks with their gaps.
+            state: what `prepare` returned.
+        """
+        return nearest_support(batch)
+
+    def settled(self, state: State) -> Method:
+        """The same method with settings that were chosen automatically fixed."""
+        return self
+
+    def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
+        """Reasons for one scaled task; by default, every view is left out in turn."""
+        return explain_by_leaving_out(batch, lambda part: self.score_batch(part, prepared))
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Working memory of one task; sets the batch size. Depends on shapes only."""
@@ -280,138 +248,6 @@ class Method(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Tasks that go together: a function of shapes and `max_memory`, never of free memory."""
         need = self.bytes_per_task(n_support, n_query, tuple(dims.values()), way)
         return max(1, int(self.max_memory * 2**30 // max(need, 1)))
-
-    # ------------------------------------------------------------------ the estimator face
-
-    def fit_base(self: Self, base: Any, y: Any = None, task: TaskSpec | None = None) -> Self:
-        """Take a base set and learn from it now; `fit` then only needs the supports.
-
-        Args:
-            base: base samples with labels, or without and `y` given.
-            y: labels of the base samples.
-            task: what automatic settings are chosen for; a common case when None.
-        """
-        self.base = as_data(base, y)
-        self.prepare_base(self.base, task or TaskSpec(way=max(2, min(5, len(self.base.classes)))))
-        return self
-
-    def fit(self: Self, X: Any, y: Any = None) -> Self:
-        """Learn new classes from a few labelled samples.
-
-        Args:
-            X: supports: MultiViewData, dict of arrays, or one 2-D array.
-            y: their labels, unless X has them.
-        """
-        self.validate()
-        support = as_data(X, y)
-        if support.labels is None:
-            raise FewviewError("supports have no labels; give y, or labels in the MultiViewData")
-        if (support.codes < 0).any():
-            row = int(np.flatnonzero(support.codes < 0)[0])
-            raise FewviewError(f"support row {row} has no label; label it or drop it")
-        if len(support.classes) < 2:
-            raise FewviewError("supports are of one class only; at least two are needed")
-        if self.base is None and self.tags.needs_base:
-            raise FewviewError(
-                f"{type(self).__name__} learns from base classes first: give base=..., or call "
-                "fit_base(base) before fit"
-            )
-        self.classes_ = support.classes
-        self.n_features_in_ = support.shape[1]
-        self.prepared_ = self._prepare_for(support)
-        self.support_ = support.like(self.prepared_.reference, "support")
-        return self
-
-    def _prepare_for(self, support: MultiViewData) -> Prepared:
-        counts = np.bincount(support.codes)
-        task = TaskSpec(
-            way=len(support.classes),
-            shot=int(counts.min()),
-            eta=support.missing_rate,
-            missing=MissingRule(kind="patterns", patterns=np.asarray(support.mask)),
-        )
-        if self.base is not None:
-            base = as_data(self.base)
-            overlap = set(base.classes.tolist()) & set(support.classes.tolist())
-            if overlap:
-                raise FewviewError(
-                    f"class {shorten(map(repr, overlap))} is in the base set and among the "
-                    "supports; base and novel classes must not overlap"
-                )
-            return self.prepare_base(base, task)
-        scaling = fit_scaling(support, self.scaling)
-        return Prepared(scaling, None, State(), support[:0])
-
-    def query_scores(self, X: Any) -> Tensor:
-        """Scores of queries for the classes in `classes_`: [n_query, way], on the CPU."""
-        if not hasattr(self, "prepared_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
-        query = as_data(X).like(self.prepared_.reference, "query")
-        if len(query) == 1 and self.tags.transductive:
-            warnings.warn(
-                f"{type(self).__name__} looks at all queries together; with a single one it falls "
-                "back to what the supports say",
-                FewviewWarning,
-                stacklevel=3,
-            )
-        batch = self.task_batch(query)
-        if self.tags.assumes_balance:
-            self._warn_if_unbalanced(batch)
-        return self.score_batch(batch, self.prepared_)[0].cpu()
-
-    def task_batch(self, query: MultiViewData) -> EpisodeBatch:
-        """The supports given to `fit` and some queries as one scaled task on the device."""
-        query = query.like(self.prepared_.reference, "query")
-        dtype = self._numpy_dtype
-        scaling = self.prepared_.scaling
-        both = [
-            ViewTensors.of(scaling.transform(part, dtype), self.torch_device, self._torch_dtype)
-            for part in (self.support_, query)
-        ]
-        seed = combine(np.array([self.random_state], dtype=np.uint64), stream_key("estimator"))
-        return EpisodeBatch(
-            support=tuple(view[None] for view in both[0].views),
-            query=tuple(view[None] for view in both[1].views),
-            support_mask=both[0].mask[None],
-            query_mask=both[1].mask[None],
-            support_labels=torch.from_numpy(self.support_.codes)[None].to(self.torch_device),
-            query_labels=None,
-            seeds=torch.from_numpy(seed.view(np.int64)).to(self.torch_device),
-            way=len(self.classes_),
-            view_names=query.view_names,
-        )
-
-    def _warn_if_unbalanced(self, batch: EpisodeBatch) -> None:
-        """Warn where the nearest supports put most queries of one task into few classes."""
-        from fewview.methods.partial_nn import PartialNN
-
-        if batch.n_query < 5 * batch.way:
-            return  # too few to tell
-        # Distances over shared views: padded views draw queries to some classes by themselves.
-        nearest = PartialNN().scores(batch, State())[0].argmax(-1)
-        shares = torch.bincount(nearest, minlength=batch.way).double() / batch.n_query
-        if float((shares - 1 / batch.way).abs().sum()) / 2 > UNBALANCED:
-            text = ", ".join(f"{100 * share:.0f} %" for share in shares[:10].tolist())
-            warnings.warn(
-                f"{type(self).__name__} assumes equally many queries of every class, and these "
-                f"look unbalanced ({text} by nearest support); a method that does not assume "
-                "it may do better",
-                FewviewWarning,
-                stacklevel=4,
-            )
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities of queries, [n_query, way], columns as in `classes_`."""
-        scores = self.query_scores(X).to(torch.float64)
-        return torch.softmax(scores, dim=-1).numpy()
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Labels of queries, [n_query]."""
-        best = self.query_scores(X).argmax(-1).numpy()
-        out: NDArray[Any] = self.classes_[best]
-        return out
 
     # ------------------------------------------------------------------ small things
 
@@ -519,17 +355,6 @@ def choose(name: str, value: Any, allowed: Iterable[Any]) -> None:
         raise FewviewError(f"{name} is {value!r}; it must be one of {', '.join(map(str, options))}")
 
 
-def as_data(X: Any, y: Any = None) -> MultiViewData:
-    """Turn what users pass as X (and y) into `MultiViewData`.
-
-    Example:
-        >>> as_data([[1.0, 2.0], [3.0, 4.0]], ["a", "b"]).classes.tolist()
-        ['a', 'b']
-    """
-    data = X if isinstance(X, MultiViewData) else MultiViewData(X)
-    return data if y is None else data.with_labels(y)
-
-
 def latent_batch(
     batch: EpisodeBatch,
     support: Tensor,
@@ -581,6 +406,7 @@ def _view_means(data: MultiViewData, dtype: torch.dtype, device: Any) -> tuple[T
 
 
 __all__ = [
+    "DTYPES",
     "EpisodeBatch",
     "Method",
     "Prepared",

@@ -18,6 +18,7 @@ from fewview.methods.base import Method, State, Tags
 from fewview.methods.ptmap import PTMAP
 from fewview.methods.registry import register
 from fewview.methods.rfs import RFS
+from fewview.methods.streaming import cannot_stream
 from fewview.methods.ugda import UGDA
 from fewview.views import FewviewError, MultiViewData
 
@@ -100,6 +101,22 @@ class Combined(Method):
         return CombinedState(
             self.source.prepare(base, task, seed), self.head.prepare(base, task, seed)
         )
+
+    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> CombinedState:
+        """Both parts do without base classes."""
+        return CombinedState(
+            self.source.prepare_alone(rows, task, seed), self.head.prepare_alone(rows, task, seed)
+        )
+
+    def start_statistics(self, sample: MultiViewData) -> Any:
+        """Statistics of `source`, where `head` needs none of its own."""
+        if self.head.start_statistics(sample) is not None:
+            raise cannot_stream(self)
+        return self.source.start_statistics(sample)
+
+    def prepare_statistics(self, statistics: Any, task: TaskSpec, seed: int) -> CombinedState:
+        """The state of `source`; `head` has none."""
+        return CombinedState(self.source.prepare_statistics(statistics, task, seed), State())
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """The space of `source`, anchors weighted for `head`."""

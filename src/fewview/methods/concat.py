@@ -47,6 +47,11 @@ class Donors(State):
     views: tuple[Tensor, ...]
     mask: Tensor
 
+    @property
+    def holds_rows(self) -> bool:
+        """The samples themselves."""
+        return True
+
     def mean(self, view: int) -> Tensor:
         """Mean of one view over the samples that have it, [width]."""
         return self.views[view].sum(0) / self.mask[:, view].sum().clamp(min=1)

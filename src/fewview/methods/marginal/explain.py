@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,36 +15,9 @@ from fewview.methods.marginal.model import (
     predictive_scores,
 )
 from fewview.methods.marginal.projection import Projection
+from fewview.methods.reasons import Explanation
 
 FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why queries were decided as they were, by the supports alone.
-
-    Attributes:
-        scores: calibrated predictive log-scores, centred over classes, [n_query, way].
-        contributions: what each view adds to them, [n_query, V, way]; over views they sum to
-            `scores`, and a missing view adds exactly nothing.
-        without: log-scores had the view been missing, [n_query, V, way]; where it is the only
-            one a query has, nothing is known and all classes are equal.
-        decided: class decided for, as position, [n_query].
-        decided_without: class decided for without the view, [n_query, V]; -1 where the query
-            has no other view.
-        uncertainty: what supports leave open about a class mean: its posterior variance as a
-            share of its variance before any support was seen, per class and view, [way, V];
-            1 means that nothing is known, and correlated views inform each other.
-        view_names: names of the views.
-    """
-
-    scores: FloatArray
-    contributions: FloatArray
-    without: FloatArray
-    decided: NDArray[np.int64]
-    decided_without: NDArray[np.int64]
-    uncertainty: FloatArray
-    view_names: tuple[str, ...]
 
 
 def explain_queries(

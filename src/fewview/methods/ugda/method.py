@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, cast
 
@@ -12,13 +12,19 @@ from torch import Tensor
 
 from fewview.episodes import TaskSpec
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags, choose, latent_batch
+from fewview.methods.base import Method, Prepared, State, Tags, choose, latent_batch
 from fewview.methods.padding import pad
+from fewview.methods.reasons import Explanation
 from fewview.methods.registry import register
 from fewview.methods.statistics import ClassStatistics
 from fewview.methods.ugda.aggregation import aggregate_exactly
+from fewview.methods.ugda.alone import statistics_alone
 from fewview.methods.ugda.anchors import sample_anchors
-from fewview.methods.ugda.distribution import estimate_distribution, interpolate
+from fewview.methods.ugda.distribution import (
+    estimate_distribution,
+    interpolate,
+    nearest_classes,
+)
 from fewview.methods.ugda.evaluator import EvaluatorOptions, Trace, aggregate_with_adam
 from fewview.methods.ugda.rectification import (
     TERMS,
@@ -34,6 +40,8 @@ from fewview.views import FewviewError, FewviewWarning, MultiViewData
 from fewview.views.errors import shorten
 
 SOLVERS = ("exact", "adam", "reference")
+# Base classes that an explanation names.
+EXPLAINED_NEIGHBOURS = 3
 
 # Options that say how the evaluator is trained.
 EVALUATOR_ONLY = ("share_evaluator", "train_nets", "reinit_first", "shared_adam")
@@ -89,6 +97,9 @@ class UGDA(Method):
     draws dense anchors around the supports, fills the queries' missing views, and brings all of it
     into one latent space. Phase two (ADSR) moves the class centres so that anchors are told apart
     and queries spread evenly over the classes.
+
+    Without base classes, k-means groups of unlabelled rows play them (`fit_base` with samples that
+    have no labels); without those too, anchors lie on the supports and gaps are padded.
 
     Args:
         n_neighbors: k, base classes retrieved per available view; 0 leaves out the distributions
@@ -150,7 +161,6 @@ class UGDA(Method):
     version: ClassVar[int] = 1
     tags: ClassVar[Tags] = Tags(
         transductive=True,
-        needs_base=True,
         handles_missing=True,
         assumes_balance=True,
         deterministic=False,
@@ -218,10 +228,21 @@ class UGDA(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> BaseStatistics:
         """Base statistics, Eqs. 3 and 4 [eq:3, eq:4]."""
-        state = stack_statistics(ClassStatistics.of(base))
+        return self.prepare_statistics(ClassStatistics.of(base), task, seed)
+
+    def start_statistics(self, sample: MultiViewData) -> ClassStatistics:
+        """Empty class statistics, for a base set in parts."""
+        return ClassStatistics(sample.view_dims)
+
+    def prepare_statistics(
+        self, statistics: ClassStatistics, task: TaskSpec, seed: int
+    ) -> BaseStatistics:
+        """Stack the statistics of base classes."""
+        state = stack_statistics(statistics)
+        view_names = list(statistics.view_dims)
         drowned = [
             repr(view)
-            for view, variance in zip(base.view_names, state.variances(), strict=True)
+            for view, variance in zip(view_names, state.variances(), strict=True)
             if self.n_neighbors and self.n_anchors and 0 < variance < 1e-3 * self.ridge
         ]
         if drowned:
@@ -229,9 +250,9 @@ class UGDA(Method):
                 f"the ridge {self.ridge:g} is more than 1000 times the variance of view "
                 f"{shorten(drowned)}, whose anchors are then noise; scale the views or lower ridge",
                 FewviewWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        for v, view in enumerate(base.view_names):
+        for v, view in enumerate(view_names):
             known = int(state.available[:, v].sum())
             if 0 < known < self.n_neighbors:
                 raise FewviewError(
@@ -239,6 +260,10 @@ class UGDA(Method):
                     f"{view!r}; lower n_neighbors to at most {known}"
                 )
         return state
+
+    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> BaseStatistics:
+        """Groups of unlabelled rows in place of base classes, or the supports alone."""
+        return statistics_alone(rows, seed)
 
     def dense_anchoring(
         self, batch: EpisodeBatch, state: BaseStatistics, trace: Trace | None = None
@@ -337,6 +362,13 @@ class UGDA(Method):
         share = batch.n_support / anchors.shape[1]
         weights = torch.full_like(anchors[..., 0], share)
         return latent_batch(batch, anchors, queries, labels, weights)
+
+    def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
+        """Every view left out in turn, and the base classes that queries are likened to."""
+        state = cast(BaseStatistics, prepared.state)
+        found = super().explain_batch(batch, prepared)
+        near = nearest_classes(batch.query, batch.query_mask, state, EXPLAINED_NEIGHBOURS)[0]
+        return replace(found, neighbours=tuple(tuple(row) for row in near.tolist()))
 
     def trace(
         self, batch: EpisodeBatch, state: BaseStatistics, at: tuple[int, ...] = ()

@@ -1,0 +1,203 @@
+"""Learning from a base set that comes in parts: `BaseStream`, with `update` and `merge`.
+
+The first part fixes what must be known before anything can be summed: the scaling of the views
+(and, for Marginal, their principal axes). Everything after that is sums over samples, which add up
+in any order and on any number of machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewview.methods.fitted import FittedBase, usual_task
+from fewview.methods.state import DTYPES, Prepared
+from fewview.views import FewviewError, MultiViewData, ViewScaling, fit_scaling
+from fewview.views.errors import shorten
+
+if TYPE_CHECKING:
+    from fewview.episodes import TaskSpec
+    from fewview.methods.base import Method
+
+
+class Statistics(Protocol):
+    """Sums over scaled, labelled samples that merge: what a method's state is made from."""
+
+    def update(self, data: MultiViewData) -> Any:
+        """Add samples."""
+
+    def merge(self, other: Any) -> Any:
+        """Return the statistics of both together."""
+
+
+@dataclass(frozen=True)
+class BaseStream:
+    """Statistics of a base set seen so far; every step returns a new stream.
+
+    Attributes:
+        scaling: fixed by the first part.
+        reference: views and columns, no rows.
+        statistics: of the method; None where it learns nothing but the scaling.
+        sums: per view, sum of the scaled rows, float64 [width].
+        counts: per view, rows that have it.
+        classes: label -> samples.
+        patterns: which views samples have -> samples.
+
+    Example:
+        >>> from fewview.methods.checks import synthetic_data
+        >>> from fewview.methods.ugda import UGDA
+        >>> base, _ = synthetic_data()
+        >>> start = BaseStream.start(UGDA(), base[::2])
+        >>> parts = [start.update(part) for part in (base[:50], base[50:])]
+        >>> parts[0].merge(parts[1]).n_samples
+        120
+    """
+
+    scaling: ViewScaling
+    reference: MultiViewData
+    statistics: Statistics | None
+    sums: tuple[Tensor, ...]
+    counts: tuple[int, ...]
+    classes: dict[Hashable, int] = field(default_factory=dict)
+    patterns: dict[tuple[bool, ...], int] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, method: Method, sample: MultiViewData) -> BaseStream:
+        """Fix the scaling on a fair sample of the base set; nothing is counted yet.
+
+        Args:
+            method: with its parameters.
+            sample: labelled base samples, usually the first part.
+        """
+        method.validate()
+        scaling = fit_scaling(sample, method.scaling)
+        scaled = scaling.transform(sample, np.float64)
+        return cls(
+            scaling,
+            sample[:0],
+            method.start_statistics(scaled),
+            tuple(torch.zeros(width, dtype=torch.float64) for width in sample.view_dims.values()),
+            (0,) * sample.n_views,
+        )
+
+    @property
+    def n_samples(self) -> int:
+        """Samples seen."""
+        return sum(self.classes.values())
+
+    def update(self, part: MultiViewData) -> BaseStream:
+        """Add labelled samples."""
+        import copy
+
+        part = part.like(self.reference, "this part of the base set")
+        if part.labels is None or (part.codes < 0).any():
+            raise FewviewError("a sample of the base set has no label; drop it or label it")
+        scaled = self.scaling.transform(part, np.float64)
+        # A private copy: earlier streams stay what they were.
+        statistics = copy.deepcopy(self.statistics)
+        if statistics is not None:
+            statistics.update(scaled)
+        sums = tuple(
+            total + torch.from_numpy(block[scaled.mask[:, view]].sum(0, dtype=np.float64))
+            for view, (total, block) in enumerate(
+                zip(self.sums, scaled.views.values(), strict=True)
+            )
+        )
+        counts = tuple(c + int(n) for c, n in zip(self.counts, part.mask.sum(axis=0), strict=True))
+        sizes = zip(part.classes.tolist(), np.bincount(part.codes).tolist(), strict=True)
+        rows, times = np.unique(part.mask, axis=0, return_counts=True)
+        seen = zip(map(tuple, rows.tolist()), times.tolist(), strict=True)
+        return replace(
+            self,
+            statistics=statistics,
+            sums=sums,
+            counts=counts,
+            classes=_added(self.classes, dict(sizes)),
+            patterns=_added(self.patterns, dict(seen)),
+        )
+
+    def merge(self, other: BaseStream) -> BaseStream:
+        """Put two streams together that were started alike, for instance on two machines."""
+        if self.key != other.key:
+            raise FewviewError(
+                "these streams were scaled differently, so their sums do not add up; start both "
+                "from the same sample"
+            )
+        statistics = None
+        if self.statistics is not None:
+            statistics = self.statistics.merge(other.statistics)
+        return replace(
+            self,
+            statistics=statistics,
+            sums=tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)),
+            counts=tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            classes=_added(self.classes, other.classes),
+            patterns=_added(self.patterns, other.patterns),
+        )
+
+    @property
+    def key(self) -> str:
+        """Content hash of what the first part fixed."""
+        digest = hashlib.sha256(repr((self.scaling.rule, self.reference.view_dims)).encode())
+        for part in (self.scaling.shift, self.scaling.factor):
+            for view in sorted(part):
+                digest.update(np.ascontiguousarray(part[view]).tobytes())
+        return digest.hexdigest()
+
+    def finish(self, method: Method, task: TaskSpec | None = None) -> FittedBase:
+        """Make what a method needs from the sums.
+
+        Args:
+            method: the one the stream was started for, with the same parameters.
+            task: what is learnt for; the usual one when None.
+        """
+        if not self.classes:
+            raise FewviewError("no base sample has been seen yet; update the stream first")
+        task = task or usual_task(self._skeleton())
+        dtype, device = DTYPES[method.dtype], method.torch_device
+        state = method.prepare_statistics(self.statistics, task, method.random_state)
+        means = tuple(
+            (total / max(count, 1)).to(device=device, dtype=dtype)
+            for total, count in zip(self.sums, self.counts, strict=True)
+        )
+        return FittedBase(
+            method=type(method).__name__,
+            key=method.key(),
+            classes=tuple(self.classes),
+            fingerprint=hashlib.sha256(
+                repr((self.key, sorted(map(str, self.classes.items())))).encode()
+            ).hexdigest(),
+            task=task,
+            prepared=Prepared(self.scaling, means, state.to(device, dtype), self.reference),
+            n_samples=self.n_samples,
+        )
+
+    def _skeleton(self) -> MultiViewData:
+        """Samples with the classes and gaps of the stream, for what depends on those alone."""
+        masks = np.array(
+            [pattern for pattern, count in sorted(self.patterns.items()) for _ in range(count)]
+        )
+        labels = [label for label, count in self.classes.items() for _ in range(count)]
+        blocks = {view: np.zeros((len(masks), 1)) for view in self.reference.view_names}
+        return MultiViewData(blocks, labels, mask=masks)
+
+
+def cannot_stream(method: Method) -> FewviewError:
+    """The error of a method that needs all base samples at once."""
+    return FewviewError(
+        f"{type(method).__name__} cannot learn from a base set in parts; call fit_base with all of "
+        f"it ({shorten(('ugda', 'marginal', 'proto'))} can)"
+    )
+
+
+def _added(one: dict[Any, int], two: dict[Any, int]) -> dict[Any, int]:
+    out = dict(one)
+    for key, count in two.items():
+        out[key] = out.get(key, 0) + count
+    return out
