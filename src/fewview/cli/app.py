@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
-from fewview.cli import bench, data, doctor, methods, results, run
+from fewview.cli import bench, data, doctor, methods, report, reproduce, results, run
 from fewview.cli.text import examples
 
 app = typer.Typer(
     name="fewview",
     help="Few-shot classification from several views when some views are missing.",
     epilog=examples(
-        "fewview run", "the demonstration: all methods on the embedded digits",
+        "fewview run", "the demonstration: every kind of method on the embedded digits",
         "fewview data list", "which data sets there are",
         "fewview methods", "which methods there are",
         "fewview bench digits --methods proto,ptmap --eta 0,0.3,0.5", "a benchmark",
         "fewview results", "everything computed so far",
+        "fewview report -o report.html", "the same as one page",
+        "fewview reproduce claims --quick", "what the paper says, checked",
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -49,5 +51,7 @@ app.add_typer(data.app, name="data")
 app.command("methods", epilog=methods.EPILOG)(methods.methods)
 app.command("bench", epilog=bench.EPILOG)(bench.bench)
 app.command("results", epilog=results.EPILOG)(results.results)
+app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
+app.command("report", epilog=report.EPILOG)(report.report)
 app.command("run", epilog=run.EPILOG)(run.run)
 app.command("doctor")(doctor.doctor)

@@ -7,7 +7,7 @@ computed. So results that another machine has computed are used here without its
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,14 +16,12 @@ from fewview.evaluate.cells import Cell, Result
 from fewview.evaluate.grid import Grid, plan
 from fewview.evaluate.options import store_path
 from fewview.evaluate.progress import Progress
-from fewview.evaluate.runner import Outcome, run
+from fewview.evaluate.runner import run
 from fewview.evaluate.store import NO_STORE, Store
 from fewview.evaluate.summary import Row, summarise_planned
 from fewview.report.reproduce.studies import Part, Wish
 from fewview.views import FewviewError
 
-# Runs a grid against a store: the seam behind which a cluster may stand.
-Execute = Callable[[Grid, str], Outcome]
 ANY_DEVICE = "any"
 
 
@@ -35,16 +33,16 @@ class Desk:
         store: file of results, `"none"`, or None for the default place.
         others: further stores; what they have is copied into `store`.
         jobs: number of processes.
+        cluster: address of a Dask scheduler that computes instead.
         progress: is told how far each grid is.
-        execute: runs a grid; on this machine when None.
         compute: False only reads what is stored.
     """
 
     store: str | None = None
     others: tuple[str, ...] = ()
     jobs: int = 1
+    cluster: str | None = None
     progress: Progress | None = None
-    execute: Execute | None = None
     compute: bool = True
 
     @property
@@ -168,11 +166,12 @@ def gather(part: Part, desk: Desk) -> Gathered:
     grid = part.grid
     if device == ANY_DEVICE:
         grid = replace(grid, device="auto")
-    execute = desk.execute or _here(desk)
     # With results from several kinds of device only what is missing may be computed.
     failures: list[tuple[Cell, str]] = []
     for piece in _missing_grids(grid, cells, results):
-        outcome = execute(piece, desk.path)
+        outcome = run(
+            piece, desk.path, jobs=desk.jobs, cluster=desk.cluster, progress=desk.progress
+        )
         results |= outcome.results
         failures += outcome.failures
         by_place = {_place(cell): cell for cell in outcome.cells if cell.hash in outcome.results}
@@ -196,13 +195,6 @@ def _missing_grids(grid: Grid, cells: Sequence[Cell], results: dict[str, Result]
         replace(grid, methods=(method,), etas=tuple(eta for eta in grid.etas if eta in etas))
         for method, etas in lacking.items()
     ]
-
-
-def _here(desk: Desk) -> Execute:
-    def execute(grid: Grid, path: str) -> Outcome:
-        return run(grid, path, jobs=desk.jobs, progress=desk.progress)
-
-    return execute
 
 
 def _copy(cells: Sequence[Cell], device: str, desk: Desk) -> str:

@@ -154,3 +154,34 @@ def scatter_map(
                 axis.scatter(
                     places[chosen, 0], places[chosen, 1], marker=MARKERS[int(label)], **here
                 )
+
+
+def class_legend(place: Any, way: int, kinds: Sequence[str], **where: Any) -> None:
+    """Say what marks and colours mean.
+
+    Args:
+        place: a figure or an axis.
+        way: number of classes.
+        kinds: of `scatter_map`.
+        where: options of the legend.
+    """
+    from matplotlib.lines import Line2D
+
+    sizes = {"support": 8, "centre": 8, "anchor": 2, "query": 4, "open query": 5}
+    handles = []
+    for kind in kinds:
+        edged = kind in ("support", "centre", "open query")
+        handles.append(
+            Line2D(
+                [], [], marker="o", linestyle="none", markersize=sizes[kind],
+                markerfacecolor="white" if kind == "open query" else "0.45",
+                markeredgecolor="black" if edged else "0.45", markeredgewidth=0.9,
+                label=kind.removeprefix("open "),
+            )
+        )  # fmt: skip
+    handles += [
+        Line2D([], [], marker=MARKERS[k], color=COLOURS[k], linestyle="none", markersize=5,
+               label=f"class {k + 1}")
+        for k in range(way)
+    ]  # fmt: skip
+    place.legend(handles=handles, fontsize=SMALL, frameon=False, **where)

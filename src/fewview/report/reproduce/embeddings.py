@@ -183,8 +183,3 @@ def tsne(points: Floats) -> Floats:
     )  # fmt: skip
     out: Floats = model.fit_transform(centred / (spread or 1.0)).astype(np.float64)
     return out
-
-
-def unit(points: Floats) -> Floats:
-    """Points at unit length, for methods that compare by angle."""
-    return points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-12)

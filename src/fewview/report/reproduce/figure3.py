@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 
 from fewview.evaluate.runner import versions
 from fewview.evaluate.summary import Row
 from fewview.methods.registry import names as method_names
 from fewview.report.reproduce.drawing import (
-    COLOURS,
-    MARKERS,
     SMALL,
     Picture,
     bare,
+    class_legend,
     new_figure,
     scatter_map,
 )
 from fewview.report.reproduce.embeddings import Cloud, latent_cloud, set_stage, tsne
 from fewview.report.reproduce.sheets import Sheet, versions_line
 from fewview.report.reproduce.studies import Wish, has_data
+from fewview.views import FewviewError
 
 PANELS = {
     "Concat": "proto", "CPM": "cpm", "CPM-GAN": "cpm-gan", "COMPLETER": "completer",
@@ -32,11 +35,29 @@ def make_figure(wish: Wish, command: str) -> Picture:
     dataset = "animal" if has_data("animal", wish) else "birds200"
     stage = set_stage(dataset, 0.3, wish)
     known = method_names()
-    clouds = {panel: latent_cloud(stage, text) for panel, text in PANELS.items() if text in known}
-    return draw(clouds, dataset, stage.task.way, stage.task.queries, command)
+    clouds: dict[str, Cloud] = {}
+    troubles: dict[str, str] = {}
+    for panel, text in PANELS.items():
+        if text not in known:
+            troubles[panel] = "not available"
+            continue
+        try:
+            clouds[panel] = latent_cloud(stage, text)
+        except FewviewError:
+            raise
+        except Exception as error:  # one broken method must not cost the other panels
+            troubles[panel] = f"failed: {type(error).__name__}: {error}"
+    return draw(clouds, dataset, stage.task.way, stage.task.queries, command, troubles)
 
 
-def draw(clouds: dict[str, Cloud], dataset: str, way: int, queries: int, command: str) -> Picture:
+def draw(
+    clouds: dict[str, Cloud],
+    dataset: str,
+    way: int,
+    queries: int,
+    command: str,
+    troubles: Mapping[str, str] = MappingProxyType({}),
+) -> Picture:
     """Draw the panels; methods without a cloud are shown as not available.
 
     Args:
@@ -45,6 +66,7 @@ def draw(clouds: dict[str, Cloud], dataset: str, way: int, queries: int, command
         way: classes of the task.
         queries: per class.
         command: what was typed.
+        troubles: panel -> why there is no cloud.
     """
     figure = new_figure(3.9)
     axes = figure.subplots(2, 4).ravel()
@@ -56,7 +78,7 @@ def draw(clouds: dict[str, Cloud], dataset: str, way: int, queries: int, command
             bare(axis, panel)
             axis.text(0.5, 0.5, "not available", ha="center", transform=axis.transAxes,
                       fontsize=SMALL)  # fmt: skip
-            rows.append({"panel": panel, "note": "not available"})
+            rows.append({"panel": panel, "note": troubles.get(panel, "not available")})
             continue
         places = tsne(np.concatenate([cloud.anchors, cloud.queries]))
         labels = np.concatenate([cloud.anchor_labels, cloud.query_labels])
@@ -71,7 +93,8 @@ def draw(clouds: dict[str, Cloud], dataset: str, way: int, queries: int, command
             {"panel": panel, "kind": kind, "class": int(label), "x": float(x), "y": float(y)}
             for kind, label, (x, y) in zip(kinds, labels, places, strict=True)
         ]
-    _legend(axes[len(PANELS)], way)
+    axes[len(PANELS)].set_axis_off()
+    class_legend(axes[len(PANELS)], way, ("support", "anchor", "query"), loc="center")
     sheet = Sheet(
         name="figure3",
         title=f"Fig. 3: one task of {dataset} in the spaces of the methods, eta 0.3",
@@ -97,23 +120,3 @@ def draw(clouds: dict[str, Cloud], dataset: str, way: int, queries: int, command
         sheet=sheet, figure=figure, points=tuple(points),
         point_columns=("panel", "kind", "class", "x", "y"),
     )  # fmt: skip
-
-
-def _legend(axis: object, way: int) -> None:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-
-    assert isinstance(axis, Axes)
-    axis.set_axis_off()
-    grey = {"color": "0.45", "linestyle": "none"}
-    handles = [
-        Line2D([], [], marker="o", markersize=8, markeredgecolor="black", label="support", **grey),
-        Line2D([], [], marker="o", markersize=2, label="anchor", **grey),
-        Line2D([], [], marker="o", markersize=4, label="query", **grey),
-    ]
-    handles += [
-        Line2D([], [], marker=MARKERS[k], color=COLOURS[k], linestyle="none", markersize=5,
-               label=f"class {k + 1}")
-        for k in range(way)
-    ]  # fmt: skip
-    axis.legend(handles=handles, loc="center", fontsize=SMALL, frameon=False)

@@ -14,13 +14,14 @@ from fewview.datasets import get_spec
 from fewview.evaluate.runner import versions
 from fewview.evaluate.summary import Row
 from fewview.methods.ugda.method import UGDA
+from fewview.report.figures import COLOURS
 from fewview.report.reproduce.compute import Desk, Gathered, gather
 from fewview.report.reproduce.drawing import (
-    COLOURS,
     MEDIUM,
     SMALL,
     Picture,
     bare,
+    class_legend,
     dress,
     look,
     new_figure,
@@ -95,7 +96,8 @@ def make_figure(wish: Wish, desk: Desk, command: str) -> Picture:
 def draw(gathered: Sequence[Gathered], ways: dict[str, Way], wish: Wish, command: str) -> Picture:
     """Draw the three parts: (a) ablation, (b) loss with marks A, B, C, (c) maps at the marks."""
     figure = new_figure(6.4)
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1.0, 1.75))
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1.0, 1.75))
+    top, bottom = parts
     left, right = top.subplots(1, 2)
     rows: list[Row] = []
     points: list[Row] = []
@@ -125,6 +127,10 @@ def draw(gathered: Sequence[Gathered], ways: dict[str, Way], wish: Wish, command
                  "class": int(label), "x": float(x), "y": float(y)}
                 for kind, label, (x, y) in zip(kinds, labels, places, strict=True)
             ]  # fmt: skip
+    classes = max(int(item.anchor_labels.max()) for item in ways.values()) + 1
+    class_legend(
+        bottom, classes, ("anchor", "open query"), loc="outside lower center", ncol=2 + classes
+    )
     stored = [result.versions for part in gathered for result in part.results.values()]
     count = next(iter(ways.values())).loss.shape[1]
     sheet = Sheet(

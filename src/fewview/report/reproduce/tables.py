@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -123,11 +124,13 @@ def compare(
         for eta in table.etas:
             row = _find(gathered, here, methods[method], eta)
             rows.append(_line(table, reference, here, method, eta, row, eta in allowed))
-    if not any(row["ours"] == NOT_AVAILABLE for row in rows) or not gathered:
-        absent: list[str] = []
-    else:
-        absent = list(dict.fromkeys(r["method"] for r in rows if r["ours"] == NOT_AVAILABLE))
-        remarks.append(f"no results of {', '.join(absent)}")
+    if gathered:
+        computed = {row["method"] for row in rows if isinstance(row["ours"], float)}
+        absent = [m for m in dict.fromkeys(row["method"] for row in rows) if m not in computed]
+        if absent:
+            remarks.append(f"no results of {', '.join(absent)}")
+        broken = Counter((c.method, why) for part in gathered for c, why in part.failures)
+        remarks += [f"{count} cells of {m} failed: {why}" for (m, why), count in broken.items()]
     if any(row["ours"] == UNREACHABLE for row in rows):
         remarks.append(
             "unreachable: every sample keeps at least one view, so with two views the largest "

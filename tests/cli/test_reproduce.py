@@ -1,0 +1,131 @@
+"""`fewview reproduce` from the outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fewview.cli import main
+
+Invoke = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
+    """Run the command in this process: exit status, standard output, standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fewview", "reproduce", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_a_table_goes_to_stdout_and_to_files(
+    invoke: Invoke, tmp_path: Path, data_dir: Path
+) -> None:
+    arguments = ("scene15", "--quick", "--only", "proto,match", "--store",
+                 str(tmp_path / "a.sqlite"), "-o", str(tmp_path / "out"))  # fmt: skip
+    code, out, err = invoke(*arguments)
+    assert code == 0, err
+    assert "Table 5 [tab:4]" in out
+    assert "command: fewview reproduce scene15 --quick --only proto,match" in out
+    (line,) = [line for line in out.splitlines() if line.split()[:3] == ["scene15", "Match", "0.5"]]
+    assert "43.04" in line  # the paper's
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "scene15.md", "scene15.csv", "scene15.tex",
+    }  # fmt: skip
+    again = invoke(*arguments)
+    assert again[1] == out
+    assert "to compute" not in again[2]
+
+
+def test_absent_data_are_explained(invoke: Invoke, tmp_path: Path) -> None:
+    code, out, _ = invoke("animal", "--data-dir", str(tmp_path), "--store", "none")
+    assert code == 2
+    assert "animal.mat" in out
+    assert "89.86" in out  # the paper's UGDA at eta 0
+
+
+def test_claims_exit_with_zero_whatever_they_find(invoke: Invoke, tmp_path: Path) -> None:
+    code, out, err = invoke("claims", "--data-dir", str(tmp_path), "--store", "none")
+    assert code == 0, err
+    assert "0 held, 0 not held" in out
+    assert "not testable" in out
+    assert "caltech102: PTMAP+UGDA - PTMAP -3.00" in out  # false in the paper's own table
+
+
+def test_plan_lists_cells_and_computes_nothing(
+    invoke: Invoke, tmp_path: Path, data_dir: Path
+) -> None:
+    store = tmp_path / "a.sqlite"
+    code, out, _ = invoke("scene15", "--plan", "--device", "cuda", "--store", str(store))
+    assert code == 0
+    assert "proto,match,tim" in out
+    assert "python -m fewview.report.reproduce scene15" in out
+    assert not store.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("figure8",), "no reproduction called 'figure8'"),
+        (("cub", "orl", "--features", "x.npz"), "--features goes with one table"),
+        (("cub", "--base-features", "x.npz"), "--base-features goes with --features"),
+    ],
+)
+def test_wrong_input_is_one_message(
+    invoke: Invoke, arguments: tuple[str, ...], message: str
+) -> None:
+    code, _, err = invoke(*arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_own_features_take_the_place_of_the_stand_in(invoke: Invoke, tmp_path: Path) -> None:
+    import numpy as np
+
+    from fewview.views import MultiViewData
+
+    rng = np.random.default_rng(0)
+    for name, classes in (("mine", 8), ("base", 6)):
+        labels = np.repeat(np.arange(classes), 17)
+        blocks = {view: rng.normal(size=(len(labels), 3)) for view in "abc"}
+        MultiViewData(blocks, labels=labels).write(tmp_path / f"{name}.npz")
+    code, out, err = invoke(
+        "birds", "--quick", "--only", "rfs", "--store", str(tmp_path / "a.sqlite"),
+        "--features", str(tmp_path / "mine.npz"), "--base-features", str(tmp_path / "base.npz"),
+    )  # fmt: skip
+    assert code == 0, err
+    assert "stand-in" not in out
+    (line,) = [line for line in out.splitlines() if line.split()[1:3] == ["RFS", "0.6"]]
+    assert "not available" not in line  # three views reach 0.6
+    assert "35.37" in line
+
+
+def test_the_computing_part_needs_no_terminal_or_drawing_libraries(
+    tmp_path: Path, data_dir: Path
+) -> None:
+    absent = ["typer", "rich", "matplotlib", "pooch", "h5py", "safetensors", "jinja2",
+              "pandas", "pyarrow", "polars", "dask", "distributed"]  # fmt: skip
+    store = str(tmp_path / "a.sqlite")
+    script = (
+        "import sys\n"
+        f"for name in {absent!r}:\n    sys.modules[name] = None\n"
+        "from fewview.report.reproduce.__main__ import main\n"
+        "sys.exit(main(['--compute', 'scene15', '--quick', '--only', 'proto', '--store', "
+        f"{store!r}]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "done: scene15 (0 cells failed)" in done.stdout
