@@ -7,13 +7,15 @@ in any order and on any number of machines.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.methods.fitted import FittedBase, usual_task
@@ -24,6 +26,11 @@ from fewview.views.errors import shorten
 if TYPE_CHECKING:
     from fewview.episodes import TaskSpec
     from fewview.methods.base import Method
+
+# Rows whose sum is taken at once.
+ROWS = 1024
+# Samples that stand for all of them where only their classes and gaps count.
+SKELETON = 10_000
 
 
 class Statistics(Protocol):
@@ -93,18 +100,19 @@ class BaseStream:
 
     def update(self, part: MultiViewData) -> BaseStream:
         """Add labelled samples."""
-        import copy
+        # A private copy: earlier streams stay what they were.
+        return self._grown(part, copy.deepcopy(self.statistics))
 
+    def _grown(self, part: MultiViewData, statistics: Statistics | None) -> BaseStream:
+        """Add samples, to statistics that nobody else holds."""
         part = part.like(self.reference, "this part of the base set")
         if part.labels is None or (part.codes < 0).any():
             raise FewviewError("a sample of the base set has no label; drop it or label it")
-        scaled = self.scaling.transform(part, np.float64)
-        # A private copy: earlier streams stay what they were.
-        statistics = copy.deepcopy(self.statistics)
+        scaled = self.scaling.transform(part, None)
         if statistics is not None:
             statistics.update(scaled)
         sums = tuple(
-            total + torch.from_numpy(block[scaled.mask[:, view]].sum(0, dtype=np.float64))
+            total + torch.from_numpy(_column_sums(block, scaled.mask[:, view]))
             for view, (total, block) in enumerate(
                 zip(self.sums, scaled.views.values(), strict=True)
             )
@@ -121,6 +129,39 @@ class BaseStream:
             classes=_added(self.classes, dict(sizes)),
             patterns=_added(self.patterns, dict(seen)),
         )
+
+    @classmethod
+    def gather(
+        cls,
+        method: Method,
+        parts: Iterable[MultiViewData],
+        sample: MultiViewData | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> BaseStream:
+        """Go through all parts of a base set once; one part at a time is in memory.
+
+        Args:
+            method: with its parameters.
+            parts: labelled samples, for instance `NpyFolder.open(path).parts()`.
+            sample: what fixes the scaling (and Marginal's axes); the first part when None.
+            progress: called with the number of samples after every part.
+
+        Example:
+            >>> from fewview.methods.checks import synthetic_data
+            >>> from fewview.methods.ugda import UGDA
+            >>> base, _ = synthetic_data()
+            >>> BaseStream.gather(UGDA(), [base[:50], base[50:]]).n_samples
+            120
+        """
+        stream = None if sample is None else cls.start(method, sample)
+        for part in parts:
+            stream = cls.start(method, part) if stream is None else stream
+            stream = stream._grown(part, stream.statistics)
+            if progress is not None:
+                progress(len(part))
+        if stream is None:
+            raise FewviewError("the base set has no parts; give at least one")
+        return stream
 
     def merge(self, other: BaseStream) -> BaseStream:
         """Put two streams together that were started alike, for instance on two machines."""
@@ -180,10 +221,12 @@ class BaseStream:
 
     def _skeleton(self) -> MultiViewData:
         """Samples with the classes and gaps of the stream, for what depends on those alone."""
-        masks = np.array(
-            [pattern for pattern, count in sorted(self.patterns.items()) for _ in range(count)]
-        )
-        labels = [label for label, count in self.classes.items() for _ in range(count)]
+        patterns = _thinned(dict(sorted(self.patterns.items())), SKELETON)
+        masks = np.array([pattern for pattern, count in patterns.items() for _ in range(count)])
+        classes = _thinned(self.classes, len(masks))
+        labels = [label for label, count in classes.items() for _ in range(count)]
+        # As many labels as masks, and every class among them.
+        masks = np.resize(masks, (len(labels), masks.shape[1]))
         blocks = {view: np.zeros((len(masks), 1)) for view in self.reference.view_names}
         return MultiViewData(blocks, labels, mask=masks)
 
@@ -194,6 +237,24 @@ def cannot_stream(method: Method) -> FewviewError:
         f"{type(method).__name__} cannot learn from a base set in parts; call fit_base with all of "
         f"it ({shorten(('ugda', 'marginal', 'proto'))} can)"
     )
+
+
+def _column_sums(block: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Sum of the present rows in float64, a few rows at a time in their own dtype."""
+    total = np.zeros(block.shape[1])
+    for start in range(0, len(block), ROWS):
+        rows, has = block[start : start + ROWS], present[start : start + ROWS]
+        rows = rows if has.all() else rows[has]
+        total += np.ones(len(rows), rows.dtype) @ rows
+    return total
+
+
+def _thinned(counts: dict[Any, int], most: int) -> dict[Any, int]:
+    """About `most` samples in the same shares, at least one of each kind."""
+    total = sum(counts.values())
+    if total <= most:
+        return counts
+    return {key: max(1, round(count * most / total)) for key, count in counts.items()}
 
 
 def _added(one: dict[Any, int], two: dict[Any, int]) -> dict[Any, int]:

@@ -17,6 +17,8 @@ from fewview.views.errors import FewviewError, shorten
 
 SCALINGS = ("scale", "minmax", "standard", "unit", "standard+unit", "none")
 Float64Array = NDArray[np.float64]
+# Numbers of a block that are worked on at once.
+CACHED = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -42,22 +44,65 @@ class ViewScaling:
 
     def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
         """Scale one block [..., width]; computed in float64, returned in `dtype`."""
-        out = (np.asarray(block, dtype=np.float64) - self.shift[view]) * self.factor[view]
-        if self.unit:
-            # Dividing by the largest entry first keeps the squares from over- and underflowing.
-            largest = np.abs(out).max(axis=-1, keepdims=True)
-            out = out / np.where(largest > 0, largest, 1.0)
-            norm = np.sqrt((out * out).sum(axis=-1, keepdims=True))
-            out = out / np.where(norm > 0, norm, 1.0)
+        block = np.asarray(block)
+        rows = block.reshape(-1, block.shape[-1])
+        out = np.empty(rows.shape, dtype=dtype)
         limit = np.finfo(dtype).max
-        return np.clip(out, -limit, limit).astype(dtype)
+        # A few rows at a time stay in cache, which is where the time goes.
+        size = max(1, CACHED // max(rows.shape[1], 1))
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size].astype(np.float64)
+            part -= self.shift[view]
+            part *= self.factor[view]
+            if self.unit:
+                # Dividing by the largest entry first keeps the squares from over- and underflowing.
+                largest = np.abs(part).max(axis=-1, keepdims=True)
+                part /= np.where(largest > 0, largest, 1.0)
+                norm = np.sqrt((part * part).sum(axis=-1, keepdims=True))
+                part /= np.where(norm > 0, norm, 1.0)
+            np.clip(part, -limit, limit, out=part)
+            out[start : start + size] = part
+        return out.reshape(block.shape)
+
+    def apply_quickly(self, view: str, block: NDArray[Any]) -> NDArray[Any]:
+        """Scale rows [n, width] in their own dtype, for streams of millions of rows.
+
+        Float32 rows come out within about 1e-6 of what `apply` gives, relative to their largest
+        entry: the shift is subtracted in two pieces, so that a large mean costs no digits.
+        """
+        dtype = block.dtype
+        shift = self.shift[view].astype(dtype)
+        rest = (self.shift[view] - shift).astype(dtype)
+        factor = self.factor[view].astype(dtype)
+        needed = bool(np.any(np.abs(rest * factor) > 1e-7))
+        limit = np.finfo(dtype).max
+        out = np.empty(block.shape, dtype=dtype)
+        size = max(1, CACHED // max(block.shape[1], 1))
+        with np.errstate(all="ignore"):
+            for start in range(0, len(block), size):
+                part = out[start : start + size]
+                np.subtract(block[start : start + size], shift, out=part)
+                if needed:
+                    part -= rest
+                part *= factor
+                if self.unit:
+                    norm = np.sqrt(np.einsum("ij,ij->i", part, part))
+                    np.divide(part, np.where(norm > 0, norm, 1)[:, None], out=part)
+                    # Squares that were lost, or too large: those rows the careful way.
+                    odd = np.flatnonzero((norm < 1e-12) | np.isinf(norm))
+                    if odd.size:
+                        part[odd] = self.apply(view, block[start : start + size][odd], dtype)
+                else:
+                    np.clip(part, -limit, limit, out=part)
+        return out
 
     def transform(self, data: MultiViewData, dtype: Any = np.float32) -> MultiViewData:
         """Scale every view; missing rows stay missing.
 
         Args:
             data: with views of the names and widths this scaling was fitted on.
-            dtype: float type of the result.
+            dtype: float type of the result; None keeps that of the data and is quicker, see
+                `apply_quickly`.
         """
         unknown = [view for view in data.view_names if view not in self.shift]
         if unknown:
@@ -65,7 +110,12 @@ class ViewScaling:
                 f"view {shorten(map(repr, unknown))} was not there when the scaling was fitted"
             )
         out = data[:]
-        out._views = {v: self.apply(v, block, dtype) for v, block in data.views.items()}
+        out._views = {
+            view: self.apply_quickly(view, block)
+            if dtype is None
+            else self.apply(view, block, dtype)
+            for view, block in data.views.items()
+        }
         for block in out._views.values():
             block.flags.writeable = False
         return out

@@ -18,6 +18,9 @@ from fewview.methods.marginal.model import Gaussians, view_sums
 from fewview.methods.marginal.projection import Projection
 from fewview.views import FewviewError, MultiViewData
 
+# Samples that are projected at once.
+ROWS = 1024
+
 
 @dataclass
 class MarginalStatistics:
@@ -55,18 +58,33 @@ class MarginalStatistics:
             self.products = torch.zeros(width, width, dtype=torch.float64)
 
     def update(self, data: MultiViewData) -> MarginalStatistics:
-        """Add labelled, scaled samples; returns self."""
-        mask = torch.from_numpy(data.mask.copy())
-        views = [torch.from_numpy(block.copy()).double() for block in data.views.values()]
-        rows = self.projection.apply([view.nan_to_num(0.0) for view in views], mask)
+        """Add labelled, scaled samples; returns self.
+
+        Samples are projected in their own dtype, a few thousand at a time; sums are float64.
+        """
+        places = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())]
+        projections: dict[torch.dtype, Projection] = {}
+        for start in range(0, len(data), ROWS):
+            part = slice(start, start + ROWS)
+            mask = torch.from_numpy(data.mask[part].copy())
+            views = [torch.from_numpy(block[part].copy()) for block in data.views.values()]
+            if not bool(mask.all()):
+                views = [view.nan_to_num(0.0) for view in views]
+            dtype = max((view.dtype for view in views), key=lambda kind: kind.itemsize)
+            projection = projections.setdefault(dtype, self.projection.to(dtype))
+            rows = projection.apply([view.to(dtype) for view in views], mask).double()
+            self._add(rows, mask, places[part])
+        return self
+
+    def _add(self, rows: Tensor, mask: Tensor, place: Tensor) -> None:
+        """Add projected rows [n, d], mask [n, V], classes [n]."""
         present = mask.double()
-        place = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())]
         for view in range(present.shape[1]):
             seen = present[:, view, None]
             self.counts[:, view].index_add_(0, place, seen * present)
             self.sums[:, view].index_add_(0, place, seen * rows)
-        self.products = self.products + rows.T @ rows
-        return self
+        array = rows.numpy()
+        self.products += torch.from_numpy(array.T @ array)  # numpy sees the symmetry
 
     def merge(self, other: MarginalStatistics) -> MarginalStatistics:
         """Statistics of both together, as a new object; both must share one projection."""

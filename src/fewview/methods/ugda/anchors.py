@@ -121,7 +121,7 @@ def _factor_noise(
     size = max(1, BLOCK // (rank * width))
     for slot in range(classes.shape[1]):
         rows = torch.nonzero(classes[:, slot] < n_classes).flatten()
-        for part in rows.split(size):
+        for part in torch.split(rows, size):
             place = classes[part, slot]
             scale = weights[part, slot].sqrt()
             noise.index_add_(
