@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec
+from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.episodes.batch import EpisodeBatch
 from fewview.methods.checks import check_method, gather, synthetic_data
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
@@ -19,6 +19,7 @@ from fewview.methods.marginal.projection import fit_projection
 
 EXACT: dict[str, Any] = {
     "settings": "default", "transductive": False, "dtype": "float64", "rank": None,
+    "temperature": 1.0,
 }  # fmt: skip
 
 
@@ -69,13 +70,20 @@ def test_predictive_is_the_likelihood_ratio(eta: float, shot: int) -> None:
             assert found - found.mean() == pytest.approx(wanted - np.mean(wanted), abs=1e-7)
 
 
+def test_score_is_understood_and_the_classifier_keeps_its_score() -> None:
+    assert Marginal(score="variational").scoring == "variational"
+    assert clone(Marginal(score="variational")).get_params()["scoring"] == "variational"
+    assert create("marginal:score=variational").scoring == "variational"
+    assert callable(Marginal().score)
+
+
 def test_variational_is_its_formula() -> None:
-    method, prepared, batch, scores = setting(0.3, 2, score="variational")
+    method, prepared, batch, scores = setting(0.3, 2, scoring="variational")
     model = prepared.state.model
     s, b, mu = (part.numpy() for part in (model.within, model.between, model.mean))
     support = prepared.state.projection.apply(batch.support, batch.support_mask).numpy()[0]
     query = prepared.state.projection.apply(batch.query, batch.query_mask).numpy()[0]
-    assert method.score == "variational"
+    assert method.scoring == "variational"
 
     def precision(mask: torch.Tensor) -> np.ndarray:
         seen = np.flatnonzero(np.repeat(mask.numpy(), model.dims))
@@ -279,7 +287,7 @@ def test_ablations(structure: str) -> None:
     [
         ({"balance": 2}, "balance is 2"),
         ({"balance": "some"}, "balance is 'some'"),
-        ({"score": "best"}, "score is 'best'"),
+        ({"scoring": "best"}, "scoring is 'best'"),
         ({"components": 0}, "components is 0"),
         ({"temperature": 0.0}, "temperature is 0"),
         ({"settings": "mine"}, "settings is 'mine'"),
@@ -291,7 +299,7 @@ def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
 
 
 def test_common_checks_of_variants() -> None:
-    for parameters in ({"balance": 1.0}, {"transductive": False}, {"score": "variational"}):
+    for parameters in ({"balance": 1.0}, {"transductive": False}, {"scoring": "variational"}):
         check_method(Marginal(settings="default", **parameters), n_tasks=6)
 
 

@@ -18,8 +18,9 @@ from fewview.views.random import combine, raw, smallest, stream_key
 N_FOLDS = 6
 EPISODES_PER_FOLD = 8
 MOST_QUERIES = 75
-MOST_BASE_CLASSES = 60
-MOST_PER_CLASS = 40
+MOST_BASE_CLASSES = 100
+# Few samples would ask for more shrinkage and fewer components than the whole base set needs.
+MOST_SAMPLES = 6000
 SHARES = ("balanced", "dirichlet:2")
 
 
@@ -90,15 +91,18 @@ def draw_folds(
         n_novel = max(task.way, min(len(order) // 3, 3 * task.way))
         novel, rest = order[:n_novel], order[n_novel:]
         unknown = base[np.isin(base.codes, novel)]
+        # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
+        room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)
+        fewer = min(queries, max(1, room // (3 * task.way)))
         episodes = []
-        for shares in SHARES:
-            wanted = replace(shape, query_counts=shares)
-            if shares != "balanced":
-                # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
-                room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)
-                wanted = replace(wanted, queries=min(queries, max(1, room // (3 * task.way))))
+        for shares, wanted in zip(SHARES, (queries, fewer), strict=True):
             try:
-                sampler = EpisodeSampler(unknown, wanted, seed=seed, name=f"marginal {number}")
+                sampler = EpisodeSampler(
+                    unknown,
+                    replace(shape, query_counts=shares, queries=wanted),
+                    seed=seed,
+                    name=f"marginal {number}",
+                )
                 episodes.append(sampler.draw(0, max(1, episodes_per_fold // 2)))
             except FewviewError as error:
                 if shares == "balanced":
@@ -110,24 +114,26 @@ def draw_folds(
     return out
 
 
-def thinned(data: MultiViewData, most: int = MOST_PER_CLASS) -> MultiViewData:
-    """Keep at most so many samples of every class: choosing takes seconds, not minutes.
+def thinned(data: MultiViewData, most: int = MOST_SAMPLES) -> MultiViewData:
+    """Keep at most so many samples, the same share of every class, two or more of each.
 
     Args:
         data: labelled samples.
-        most: samples of a class.
+        most: samples to keep, more where there are very many classes.
 
     Example:
         >>> data = MultiViewData(np.ones((9, 1)), labels=[0] * 6 + [1] * 3)
-        >>> np.bincount(thinned(data, 4).codes).tolist()
-        [4, 3]
+        >>> np.bincount(thinned(data, 6).codes).tolist()
+        [4, 2]
     """
-    sizes = np.bincount(data.codes)
-    if sizes.max() <= most:
+    if len(data) <= most:
         return data
+    sizes = np.bincount(data.codes)
+    share = most / len(data)
     keys = raw(np.array(stream_key("thinned"), dtype=np.uint64), len(data))
     keep = []
     for code in range(len(sizes)):
         rows = np.flatnonzero(data.codes == code)
-        keep.append(rows[smallest(keys[rows], min(len(rows), most))])
+        count = min(len(rows), max(2, round(share * len(rows))))
+        keep.append(rows[smallest(keys[rows], count)])
     return data[np.sort(np.concatenate(keep))]
