@@ -80,7 +80,7 @@ def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
             parameters["scoring"] = score
         initialise(self, **parameters)
 
-    cls.__init__ = accept  # type: ignore[method-assign]
+    cls.__init__ = accept  # type: ignore[method-assign, assignment]
     return cls
 
 
