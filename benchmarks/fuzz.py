@@ -327,7 +327,12 @@ def main() -> int:
                 print(f"\r{format} {number + 1}/{each}", end="", file=sys.stderr, flush=True)
         notes = []
         for number, files, outcome in odd:
-            notes.append(f"  {format} {number}: {outcome.detail} [alone: {alone(files).kind}]")
+            again = alone(files)
+            told = f"{again.kind}, {again.seconds:.1f} s"
+            if again.kind == "FAILED":  # a failure like any other, whatever the first reading gave
+                told += f", {again.detail}"
+                count["FAILED"] += outcome.kind != "FAILED"
+            notes.append(f"  {format} {number}: {outcome.detail} [alone: {told}]")
             if options.keep is not None:
                 place = options.keep / f"{format.replace(' ', '_')}-{number}"
                 place.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,13 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +30,7 @@ from fewview.views.errors import FewviewError
 from fewview.views.files import npz_keys, read, read_npz_column, write
 from fewview.views.foreign import kept_reader
 
+NAN = float("nan")
 FORMATS = ("npz", "mat", "h5ad", "h5mu", "csv", "parquet", "npy")
 FOLDERS = ("csv", "parquet", "npy")
 
@@ -303,6 +307,48 @@ def test_parquet_nulls_and_folder_names_are_only_what_they_are(tmp_path: Path) -
     data = read(folder)
     assert data.columns == {"v": ("x", "y"), "w": ("z",)}
     assert data.mask.tolist() == [[True, True], [False, True]]
+
+
+def test_parquet_of_pandas_and_polars(tmp_path: Path) -> None:
+    numbers = {"x": [0.1, 2.0, 3.0], "y": [1, 2, 3], "flag": [True, False, True]}
+    pd.DataFrame({"id": ["a", "b", "c"], **numbers}).to_parquet(tmp_path / "one.parquet")
+    pl.DataFrame({"id": ["c", "b"], "z": pl.Series([7, 8], dtype=pl.UInt8)}).write_parquet(
+        tmp_path / "two.parquet", compression="zstd"
+    )
+    pl.DataFrame(
+        {"id": ["a", "b"], "label": pl.Series(["p", "q"], dtype=pl.Categorical)}
+    ).write_parquet(tmp_path / "labels.parquet")
+    data = read(tmp_path)
+    assert data.ids.tolist() == ["a", "b", "c"]  # type: ignore[union-attr]
+    assert data.view("one").tolist() == [[0.1, 1, 1], [2, 2, 0], [3, 3, 1]]
+    np.testing.assert_array_equal(data.view("two"), [[np.nan], [8], [7]])
+    assert data.labels.tolist() == ["p", "q", None]  # type: ignore[union-attr]
+
+
+def test_pandas_and_polars_read_what_we_write(tmp_path: Path) -> None:
+    data = MultiViewData(
+        {"a": [[0.1, 2.0], [NAN, NAN], [5.0, 6.0]], "b": [[1.0], [2.0], [3.0]]},
+        ["p", None, "q"],
+        ids=["x", "y", "z"],
+        columns={"a": ["c", "d"]},
+    )
+    write(data, tmp_path / "f", format="parquet")
+    write(data, tmp_path / "g", format="csv")
+    wanted = {"id": ["x", "z"], "c": [0.1, 5.0], "d": [2.0, 6.0]}
+    assert pd.read_parquet(tmp_path / "f" / "a.parquet").to_dict("list") == wanted
+    assert pl.read_parquet(tmp_path / "f" / "a.parquet").to_dict(as_series=False) == wanted
+    assert pd.read_csv(tmp_path / "g" / "a.csv").to_dict("list") == wanted
+    assert pl.read_csv(tmp_path / "g" / "a.csv").to_dict(as_series=False) == wanted
+    labels = {"id": ["x", "z"], "label": ["p", "q"]}
+    assert pl.read_parquet(tmp_path / "f" / "labels.parquet").to_dict(as_series=False) == labels
+
+
+def test_ids_that_are_dates(tmp_path: Path) -> None:
+    days = [date(2020, 1, 2), date(2020, 1, 1)]
+    pq.write_table(pa.table({"id": days, "x": [1.0, 2.0]}), tmp_path / "a.parquet")
+    data = read(tmp_path)
+    assert data.ids.tolist() == sorted(days)  # type: ignore[union-attr]
+    assert data.view("a").tolist() == [[2.0], [1.0]]
 
 
 def test_a_table_may_be_added_to_a_written_folder(tmp_path: Path) -> None:

@@ -101,6 +101,18 @@ def test_a_child_that_never_ends(
     assert not list(temporary.iterdir())
 
 
+def test_a_child_that_hangs_up_and_lingers(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pipe is closed, as after a crash, but the process is slow to end."""
+    replace_reader(tmp_path, monkeypatch, "os.closerange(3, 100); time.sleep(1000)")
+    monkeypatch.setattr(foreign, "_END_SECONDS", 0.5, raising=False)
+    start = time.perf_counter()
+    with pytest.raises(FewviewError, match=r"made the MATLAB reader stop \(it hung up\)"):
+        read(file)
+    assert time.perf_counter() - start < 60
+
+
 def test_chatter_and_warnings(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_reader(
         tmp_path,

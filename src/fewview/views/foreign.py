@@ -38,6 +38,7 @@ _READERS = {
     "parquet": ("fewview.views.tables", "load_parquet", "parquet"),
 }
 _START_SECONDS = 120.0  # to start Python and import a parser, on a busy machine
+_END_SECONDS = 10.0  # for a process that hung up to be gone
 _REPLY = "reply.json"
 
 
@@ -159,10 +160,15 @@ class _Reader:
                 f"took longer than {seconds:g} s to read and was given up; the file is damaged, "
                 f"or if you trust it set {SECONDS} to more seconds"
             )
-        code = process.wait(timeout=10)
+        try:
+            code = process.wait(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None  # it closed the pipe and lives on, or dies slowly on a busy machine
         detail = self._last_error()
         self.stop()
-        if code < 0:
+        if code is None:
+            detail = "it hung up"
+        elif code < 0:
             detail = signal.Signals(-code).name + (f", {detail}" if detail else "")
         raise FewviewError(
             f"made the {called} reader stop ({detail or f'exit status {code}'}); the file is most "
