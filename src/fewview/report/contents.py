@@ -178,7 +178,7 @@ def _variant(cell: Cell) -> tuple[str, ...]:
 def _labels(results: Sequence[Result]) -> dict[tuple[str, ...], str]:
     """Name every variant of a method; what tells variants apart is added where there are some."""
     variants = list(dict.fromkeys(_variant(result.cell) for result in results))
-    out = {}
+    out: dict[tuple[str, ...], str] = {}
     for variant in variants:
         alike = [other for other in variants if other[0] == variant[0]]
         words = [
@@ -322,7 +322,7 @@ def _winner(panel: Panel, eta: float | None, names: list[str], means: Any) -> Wi
     order = np.argsort(-centre, kind="stable")
     best = names[order[0]]
     pairs = {}
-    for pair in compare_paired(means, names):
+    for pair in compare_paired(means, names, wilcoxon=False):
         if best in (pair.one, pair.two):
             pairs[pair.two if pair.one == best else pair.one] = _turned(pair, best)
     second = names[order[1]] if len(names) > 1 else None

@@ -274,13 +274,15 @@ def _summary(contents: Contents, datasets: Sequence[str]) -> str:
 
 def _headline(contents: Contents) -> Section:
     items, rows = [], []
+    left: set[str] = set()
     for panel in contents.panels:
         found = winners(panel)
+        left.update(name for winner in found for name in winner.left_out)
         for winner in found:
             rows.append(_winner_row(winner))
         if found:
             items.append(_winner_words(found[0], panel))
-    left_out = sorted({n for panel in contents.panels for w in winners(panel) for n in w.left_out})
+    left_out = sorted(left)
     words = []
     for ranked in rankings(contents)[:1]:
         if len(contents.panels) > 1:
@@ -600,8 +602,8 @@ def _paper(contents: Contents, looks: dict[str, int]) -> Section:
                 if found is None or row is None:
                     continue
                 rows.append(_paper_row(name, row, found.accuracy, found.standard_error))
-                words = f"{name}, rate {eta:g}: paper {found.accuracy}, ours {row['accuracy']:.1f}"
-                points.append(svg.Point(found.accuracy, row["accuracy"], text=words))
+                told = f"{name}, rate {eta:g}: paper {found.accuracy}, ours {row['accuracy']:.1f}"
+                points.append(svg.Point(found.accuracy, row["accuracy"], text=told))
             if points:
                 look, shown = _look(looks, name)
                 series.append(svg.Series(look, name, tuple(points), shown, joined=False))
@@ -746,13 +748,10 @@ def _time(contents: Contents, looks: dict[str, int]) -> Section:
         series = []
         for cost in found:
             look, shown = _look(looks, cost.method)
-            words = f"{cost.method}: {cost.milliseconds:.3g} ms, {cost.accuracy:.1f} %"
-            point = svg.Point(max(cost.milliseconds, 1e-6), cost.accuracy, text=words)
-            series.append(
-                svg.Series(
-                    look, cost.method, (point,), shown or cost.efficient, False, cost.efficient
-                )
-            )
+            told = f"{cost.method}: {cost.milliseconds:.3g} ms, {cost.accuracy:.1f} %"
+            point = svg.Point(max(cost.milliseconds, 1e-6), cost.accuracy, text=told)
+            marked = cost.efficient
+            series.append(svg.Series(look, cost.method, (point,), shown, False, labelled=marked))
         efficient = [cost.method for cost in found if cost.efficient]
         times = [max(cost.milliseconds, 1e-6) for cost in found]
         values = [cost.accuracy for cost in found]

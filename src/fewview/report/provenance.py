@@ -55,8 +55,8 @@ def commands(results: Iterable[Result], store: str = NO_STORE) -> list[str]:
             etas = ",".join(_number(eta) for eta in sorted({eta for eta, _ in units}))
             splits = _splits(dataset, max(split for _, split in units) + 1)
             alike.setdefault((etas, splits), []).append(method)
-        for (etas, splits), methods in alike.items():
-            merged.setdefault((options, tuple(methods), etas, splits), []).append(dataset)
+        for (etas, splits), listed in alike.items():
+            merged.setdefault((options, tuple(listed), etas, splits), []).append(dataset)
     out = []
     for (options, methods, etas, splits), datasets in merged.items():
         words = ["fewview", "bench", *datasets, "--methods", ",".join(methods)]
@@ -93,7 +93,9 @@ def _options(cell: Cell) -> Options:
         out.append(("--seed", str(cell.seed)))
     default = _defaults(cell.method)
     for name, value in (("scaling", cell.scaling), ("padding", cell.padding)):
-        if default is not None and value != default[name]:
+        # What a tuned run does not choose from was given, be it the usual value.
+        fixed = bool(cell.tune) and f"{name}=" not in cell.tune and f"{name}=" not in cell.method
+        if default is not None and (value != default[name] or fixed):
             out.append((f"--{name}", value))
     if cell.tune:
         out.append(("--tune", ""))

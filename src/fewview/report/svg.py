@@ -103,7 +103,7 @@ def axis(name: str, low: float, high: float, n: int = 5, pad: float = 0.0) -> Ax
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
-    ticks = []
+    ticks: list[float] = []
     while (first + len(ticks)) * step <= high + 1e-9 * step:
         ticks.append(round((first + len(ticks)) * step, 10))
     return Axis(name, low, high, tuple(ticks))

@@ -51,7 +51,7 @@
       form.querySelector(".count").textContent = count === rows.length
         ? `${count} rows` : `${count} of ${rows.length} rows`;
     };
-    form.addEventListener("input", update);
+    for (const event of ["input", "change"]) form.addEventListener(event, update);
     form.addEventListener("submit", (event) => event.preventDefault());
     update(); // a browser may remember what was typed
   }

@@ -1,0 +1,249 @@
+"""The page in a real browser: no errors, sorting, filtering, both widths, light and dark, aloud."""
+
+from __future__ import annotations
+
+import base64
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fewview.evaluate import Grid, run
+from fewview.report.page import write_report
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.skipif(
+        not BROWSER or not DRIVER,
+        reason="no chromium and chromedriver here: apt-get install chromium chromium-driver",
+    ),
+    pytest.mark.xdist_group("browser"),
+]
+PHONE, DESK = 390, 1400
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    options = Options()
+    options.binary_location = str(BROWSER)
+    for argument in (
+        "headless=new",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-dev-shm-usage",
+        "hide-scrollbars",
+    ):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    # The driver's path is given, so that selenium does not look for one on the network.
+    browser = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("browser")
+    methods = ("proto", "match", "bd-cspn", "rfs", "ptmap", "partial-nn", "bavardage")
+    grid = Grid(datasets=("digits",), methods=methods, etas=(0.0, 0.3), splits=3, episodes=3)
+    run(grid, folder / "results.sqlite")
+    return write_report(folder / "results.sqlite", folder / "report.html").resolve().as_uri()
+
+
+@pytest.fixture
+def opened(driver: Any, address: str) -> Any:
+    view(driver, address, DESK)
+    return driver
+
+
+def view(driver: Any, address: str, width: int, scheme: str = "light") -> None:
+    """Open the page as wide as a phone or a desk, in light or dark."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.get(address)
+
+
+def find(driver: Any, selector: str) -> list[Any]:
+    return list(driver.find_elements("css selector", selector))
+
+
+def column(driver: Any, table: str, number: int) -> list[str]:
+    """Texts of a column in the rows that are shown."""
+    script = """
+        return Array.from(document.getElementById(arguments[0]).tBodies[0].rows)
+            .filter((row) => row.offsetParent !== null)
+            .map((row) => row.cells[arguments[1]].textContent)"""
+    return list(driver.execute_script(script, table, number))
+
+
+def test_there_are_no_errors_in_the_console(opened: Any) -> None:
+    for button in find(opened, "button"):
+        opened.execute_script("arguments[0].click()", button)
+    assert [entry for entry in opened.get_log("browser") if entry["level"] != "INFO"] == []
+    requested = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
+    loaded = opened.execute_script(requested)
+    assert [name for name in loaded if not name.startswith("data:")] == []
+
+
+def test_a_press_sorts_and_another_turns_round(opened: Any) -> None:
+    before = column(opened, "results", 3)
+    assert len(before) == 14
+    head = find(opened, "#results thead th")[3]
+    button = head.find_element("tag name", "button")
+    assert head.get_attribute("aria-sort") == "none"
+    button.click()
+    assert head.get_attribute("aria-sort") == "descending"
+    numbers = sorted((float(text) for text in before), reverse=True)
+    assert [float(text) for text in column(opened, "results", 3)] == numbers
+    button.send_keys("\ue007")  # the Enter key: sorting works without a mouse
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert [float(text) for text in column(opened, "results", 3)] == numbers[::-1]
+    names = find(opened, "#results thead th button")[0]
+    names.click()
+    assert head.get_attribute("aria-sort") == "none"
+    assert column(opened, "results", 0) == sorted(column(opened, "results", 0))
+
+
+def test_numbers_beside_words_are_sorted_by_value(opened: Any) -> None:
+    rates = ["all, mean", "0", "0.3"]
+    assert column(opened, "winners", 1) == rates
+    for expected in (["0.3", "0", "all, mean"], rates):
+        find(opened, "#winners thead button")[1].click()
+        assert column(opened, "winners", 1) == expected
+
+
+def test_filters_narrow_the_rows_down(opened: Any) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    words = find(opened, ".filters input")[0]
+    count = find(opened, ".filters .count")[0]
+    assert count.get_attribute("role") == "status"
+    words.send_keys("PROTO")
+    assert column(opened, "results", 0) == ["proto", "proto"]
+    assert count.text == "2 of 14 rows"
+    words.send_keys(" digits nothing")
+    assert column(opened, "results", 0) == []
+    words.clear()
+    assert count.text == "14 rows"
+    Select(find(opened, ".filters select")[1]).select_by_visible_text("0.3")
+    assert set(column(opened, "results", 2)) == {"0.3"}
+    assert count.text == "7 of 14 rows"
+
+
+def test_a_method_is_switched_on_and_off_in_all_figures(opened: Any) -> None:
+    buttons = find(opened, "#curves .legend button")
+    assert [b.get_attribute("aria-pressed") for b in buttons] == ["true"] * 6 + ["false"]
+    for button, shown in ((buttons[0], False), (buttons[6], True)):
+        look = button.get_attribute("data-m")
+        series = find(opened, f'g.series[data-m="{look}"]')
+        assert len(series) >= 3  # curves, time, calibration
+        button.click()
+        assert all(("on" in one.get_attribute("class").split()) == shown for one in series)
+        everywhere = find(opened, f'.legend button[data-m="{look}"]')
+        assert {b.get_attribute("aria-pressed") for b in everywhere} == {str(shown).lower()}
+        band = find(opened, f'#curves g.series[data-m="{look}"] .band')[0]
+        assert (band.value_of_css_property("display") == "inline") == shown
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_page_fits_and_is_not_empty(
+    driver: Any, address: str, width: int, scheme: str, tmp_path: Path
+) -> None:
+    from matplotlib.image import imread
+
+    view(driver, address, width, scheme)
+    page = "document.documentElement"
+    assert driver.execute_script(f"return {page}.scrollWidth") == width
+    inside = """
+        const wide = window.innerWidth;
+        return Array.from(document.querySelectorAll('main *')).filter((node) =>
+            !node.closest('.scroll, svg') && node.getBoundingClientRect().right > wide + 1)
+            .map((node) => node.outerHTML.slice(0, 80))"""
+    assert driver.execute_script(inside) == []
+    height = driver.execute_script(f"return {page}.scrollHeight")
+    colours = set()
+    for top in range(0, max(height - 300, 1), 1500):
+        clip = {"x": 0, "y": top, "width": width, "height": min(1500, height - top), "scale": 1}
+        options = {"format": "png", "captureBeyondViewport": True, "clip": clip}
+        data = driver.execute_cdp_cmd("Page.captureScreenshot", options)["data"]
+        pixels = imread(io.BytesIO(base64.b64decode(data)), format="png")[..., :3]
+        assert pixels.shape[1] == width
+        background = pixels[0, 0]
+        assert (background.mean() > 0.9) == (scheme == "light")
+        other = (np.abs(pixels - background) > 0.2).any(axis=-1)
+        # No screenful is blank: text and drawings are in every 300 pixels of height.
+        parts = np.array_split(other, max(1, len(other) // 300))
+        assert [k for k, part in enumerate(parts) if not part.any()] == [], top
+        colours |= set(map(tuple, (pixels[other] * 7).round().astype(int)))
+    assert len(colours) > 30
+
+
+def test_text_stands_out_from_its_background(driver: Any, address: str) -> None:
+    """Contrast of at least 4.5 to 1 (WCAG 2, level AA) for running text, links and table text."""
+    script = """
+        return ['p', 'a', 'caption', 'td', 'thead button', 'figcaption', '.legend button span'].map(
+            (selector) => getComputedStyle(document.querySelector('main ' + selector) ??
+                document.querySelector(selector)).color
+        ).concat([getComputedStyle(document.body).backgroundColor])"""
+    for scheme in ("light", "dark"):
+        view(driver, address, DESK, scheme)
+        values = [
+            [int(part) / 255 for part in text[text.index("(") + 1 : -1].split(",")[:3]]
+            for text in driver.execute_script(script)
+        ]
+        *texts, background = [_luminance(value) for value in values]
+        for text in texts:
+            light, dark = max(text, background), min(text, background)
+            assert (light + 0.05) / (dark + 0.05) > 4.5
+
+
+def _luminance(colour: list[float]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_what_a_screen_reader_gets(opened: Any) -> None:
+    nodes = opened.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    by_role: dict[str, list[str]] = {}
+    for node in nodes:
+        if not node.get("ignored"):
+            name = node.get("name", {}).get("value", "")
+            by_role.setdefault(node["role"]["value"], []).append(name)
+    headings = by_role["heading"]
+    assert headings[0] == "Few-shot accuracy with missing views: digits"
+    assert headings[1] == "Headline"
+    assert by_role["table"][0].startswith("Who wins where: the most accurate method")
+    assert by_role["columnheader"][:3] == ["data set", "missing rate", "best method"]
+    assert by_role["rowheader"][0] == "digits"
+    assert all(len(name) > 40 for name in by_role["image"])
+    assert {"navigation", "main"} <= set(by_role)
+    assert "Contains" in by_role["searchbox"][0]
+
+
+def test_it_prints_on_paper(opened: Any) -> None:
+    data = opened.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})["data"]
+    paper = base64.b64decode(data)
+    assert paper.startswith(b"%PDF")
+    assert 2 <= paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 40
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        size = {"width": 720, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        hidden = find(opened, "nav, .filters")
+        assert not any(node.is_displayed() for node in hidden)
+        colour = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
+        assert colour == "rgb(255, 255, 255)"
+    finally:
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
