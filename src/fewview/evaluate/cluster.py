@@ -26,6 +26,9 @@ from fewview.views import FewviewError, MultiViewData
 
 DEPTH = 2  # pieces of work per thread of a worker: one computes, one waits
 TARGET = 1.0  # seconds of work that are worth a message
+PER_WORKER = 0.02  # the same per thread of the cluster: one client serves them all
+SMALL = 0.2  # seconds of work that are not worth dividing among workers
+BATCH = 100  # pieces handed out at once; answers to the first may say that cells are small
 BUDGET = 10.0  # seconds after which a worker reports what it has
 ATTEMPTS = 3
 POLL = 0.02
@@ -162,6 +165,11 @@ class _Run:
         """Cells that the cluster computes at once."""
         return max(1, sum(self.usable.values()))
 
+    @property
+    def target(self) -> float:
+        """Seconds of work that a message should carry, so that the client keeps up."""
+        return max(TARGET, PER_WORKER * self.slots)
+
     def events(self) -> Iterator[Event]:
         """Hand out and collect until all is done."""
         while self.waiting or self.running:
@@ -244,12 +252,13 @@ class _Run:
         if not usable:
             return
         groups: dict[tuple[str, str | None], list[_Piece]] = {}
-        room = DEPTH * self.slots - len(self.running)
+        room = min(BATCH, DEPTH * self.slots - len(self.running))
         if room <= 0:
             return
         share = sum(len(piece.cells) for piece in self.waiting) // (DEPTH * self.slots)
+        target = self.target
         while self.waiting and room > 0:
-            piece = self.next_piece(share)
+            piece = self.next_piece(share, target)
             if piece.worker not in usable:
                 piece.worker = None
             groups.setdefault((piece.cells[0].dataset, piece.worker), []).append(piece)
@@ -259,16 +268,21 @@ class _Run:
             allowed = [worker] if worker else list(usable) if self.refused else None
             self.submit(pieces, allowed)
 
-    def next_piece(self, share: int) -> _Piece:
-        """Take the next piece, with neighbours known to be small, up to a fair share of cells."""
+    def next_piece(self, share: int, target: float) -> _Piece:
+        """Take the next piece, with neighbours known to be small, up to a fair share of cells.
+
+        Args:
+            share: cells that are a fair share of what is left.
+            target: seconds of work that a piece should have.
+        """
         piece = self.waiting.popleft()
         seconds = self.cost(piece)
         while self.waiting and piece.worker is None and piece.attempts == 0:
             other = self.waiting[0]
             seconds += self.cost(other)
             if (
-                seconds > TARGET
-                or len(piece.cells) + len(other.cells) > share
+                seconds > target
+                or (len(piece.cells) + len(other.cells) > share and seconds > SMALL)
                 or other.worker is not None
                 or other.attempts
                 or other.cells[0].dataset != piece.cells[0].dataset
@@ -278,8 +292,8 @@ class _Run:
         return piece
 
     def cost(self, piece: _Piece) -> float:
-        """Seconds that a piece will take, judged by what came back; TARGET where nothing has."""
-        return sum(self.costs.get((cell.dataset, cell.method), TARGET) for cell in piece.cells)
+        """Seconds that a piece will take, judged by what came back; many where nothing has."""
+        return sum(self.costs.get((cell.dataset, cell.method), BUDGET) for cell in piece.cells)
 
     def submit(self, pieces: list[_Piece], allowed: list[str] | None) -> None:
         """Send pieces of one data set in one message."""
@@ -303,7 +317,7 @@ class _Run:
             [__version__] * count,
             [self.job] * count,
             works,
-            [BUDGET] * count,
+            [max(BUDGET, 2 * self.target)] * count,
             *([item] * count for item in data),
             key=names,
             workers=allowed,

@@ -8,6 +8,7 @@ is in `estimator.py`.
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
@@ -40,14 +41,18 @@ class _Cache:
     def __init__(self, size: int) -> None:
         self.size = size
         self.items: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = threading.Lock()  # a worker of a cluster may have several threads
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        if key in self.items:
-            self.items.move_to_end(key)
-            return self.items[key]
-        value = self.items[key] = make()
-        while len(self.items) > self.size:
-            self.items.popitem(last=False)
+        with self._lock:
+            if key in self.items:
+                self.items.move_to_end(key)
+                return self.items[key]
+        value = make()
+        with self._lock:
+            self.items[key] = value
+            while len(self.items) > self.size:
+                self.items.popitem(last=False)
         return value
 
 
