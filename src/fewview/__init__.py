@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
     from fewview.episodes.batch import EpisodeBatch
     from fewview.methods.base import Method
+    from fewview.methods.persistence import load_model
     from fewview.methods.proto import Proto
     from fewview.methods.registry import create
     from fewview.views import FewviewError, FewviewWarning, MissingRule, MultiViewData
@@ -32,6 +33,7 @@ _HOMES = {
     "TaskSpec": "fewview.episodes",
     "create": "fewview.methods.registry",
     "load": "fewview.datasets",
+    "load_model": "fewview.methods.persistence",
 }
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "__version__",
     "create",
     "load",
+    "load_model",
 ]
 
 

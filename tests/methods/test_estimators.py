@@ -249,7 +249,7 @@ def test_pipeline_and_model_selection(task: Any) -> None:
     support, query = task
     data = MultiViewData.concat([support, query])
     folds = StratifiedKFold(3)
-    clf = Marginal().fit_base(BASE)
+    clf = Marginal(settings="default").fit_base(BASE)
     assert cross_val_score(clf, data, data.labels, cv=folds).mean() > 0.8
     predicted = cross_val_predict(clf, data, data.labels, cv=folds)
     assert np.mean(predicted == data.labels) > 0.8
@@ -277,7 +277,9 @@ def test_score_takes_labels_from_the_data(task: Any) -> None:
 # ---------------------------------------------------------------------------- shots and classes
 
 
-@pytest.mark.parametrize("method", [Proto(), Marginal(base=BASE), UGDA(base=BASE, n_anchors=5)])
+@pytest.mark.parametrize(
+    "method", [Proto(), Marginal(base=BASE, settings="default"), UGDA(base=BASE, n_anchors=5)]
+)
 def test_partial_fit_equals_fit(task: Any, method: Method) -> None:
     support, query = task
     wanted = clone(method).fit(support).predict_proba(query)
@@ -314,7 +316,7 @@ def test_partial_fit_does_not_learn_from_base_classes_again(
     task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     support, _ = task
-    clf = Marginal(base=BASE).fit(support)
+    clf = Marginal(base=BASE, settings="default").fit(support)
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("learnt from base classes again")
@@ -343,7 +345,7 @@ def test_the_usual_task() -> None:
 def test_fit_base_chooses_for_the_task_it_is_given(task: Any) -> None:
     support, query = task
     shape = TaskSpec(way=2, shot=3, eta=0.1)
-    clf = Marginal().fit_base(BASE, task=shape)
+    clf = Marginal(settings="default").fit_base(BASE, task=shape)
     assert isinstance(clf.base, FittedBase)
     assert clf.base.task is shape
     before = clf.base.prepared
@@ -363,10 +365,14 @@ def test_fit_base_chooses_for_the_task_it_is_given(task: Any) -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [UGDA(n_anchors=5, dtype="float64"), Proto(padding="base", dtype="float64"),
-     Marginal(dtype="float64"), create("ptmap+ugda", source__n_anchors=5, dtype="float64")],
+    [
+        UGDA(n_anchors=5, dtype="float64"),
+        Proto(padding="base", dtype="float64"),
+        Marginal(dtype="float64", settings="default"),
+        create("ptmap+ugda", source__n_anchors=5, dtype="float64"),
+    ],
     ids=lambda method: method.name,
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore::fewview.views.errors.FewviewWarning")
 def test_a_base_set_in_parts_is_the_whole(task: Any, method: Method) -> None:
     """The sum of the parts: started from all samples, streams give what fit_base gives."""
@@ -408,7 +414,7 @@ def test_partial_fit_base(task: Any) -> None:
     assert clf.base.n_samples == len(BASE)
     assert clf.fit(support).score(query) > 0.8
     with pytest.warns(FewviewWarning, match="principal axes from the first 60"):
-        Marginal().partial_fit_base(BASE[::2])
+        Marginal(settings="default").partial_fit_base(BASE[::2])
 
 
 # ---------------------------------------------------------------------------- no base set
@@ -421,7 +427,13 @@ def test_oas_is_scikit_learns() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [Marginal(), Marginal(transductive=False), UGDA(n_anchors=10)], ids=str
+    "method",
+    [
+        Marginal(settings="default"),
+        Marginal(transductive=False, settings="default"),
+        UGDA(n_anchors=10),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("unlabelled", [False, True])
 def test_without_base_classes(task: Any, method: Method, unlabelled: bool) -> None:
@@ -455,7 +467,7 @@ def test_unlabelled_rows_help() -> None:
         codes = np.arange(80) % 4
         mask = np.array([[False, True], [True, False]] * 40)
         query = MultiViewData(draw(codes), codes, mask=mask)
-        one = Marginal(transductive=False)
+        one = Marginal(transductive=False, settings="default")
         right["marginal alone"].append(clone(one).fit(support).score(query))
         right["marginal"].append(one.fit_base(others).fit(support).score(query))
     # A query and its own class's support never share a view: without other rows it is a guess.
@@ -477,7 +489,9 @@ def test_methods_that_need_base_classes_say_so(task: Any) -> None:
 # ---------------------------------------------------------------------------- reasons
 
 
-@pytest.mark.parametrize("name", ["proto", "ugda:n_anchors=5", "marginal", "ptmap"])
+@pytest.mark.parametrize(
+    "name", ["proto", "ugda:n_anchors=5", "marginal:settings=default", "ptmap"]
+)
 def test_explanations_add_up(task: Any, name: str) -> None:
     support, query = task
     clf = create(name, base=BASE).fit(support)
@@ -486,7 +500,7 @@ def test_explanations_add_up(task: Any, name: str) -> None:
     assert np.allclose(found.support_of_views.sum(1), found.margin, atol=1e-6)
     assert (found.contributions[~query.mask] == 0).all()
     assert (found.margin >= 0).all()
-    if name != "marginal":  # explained by the supports alone there
+    if not name.startswith("marginal"):  # explained by the supports alone there
         assert (found.classes == clf.classes_).all()
         assert (clf.classes_[found.decided] == clf.predict(query)).all()
     frame = found.frame()
@@ -505,7 +519,7 @@ def test_the_telling_view_gets_the_credit() -> None:
         "noise": rng.normal(size=(40, 2)),
     }
     data = MultiViewData(views, np.array(["no", "yes"])[codes])
-    for method in (Proto(), Marginal(), UGDA(n_anchors=5)):
+    for method in (Proto(), Marginal(settings="default"), UGDA(n_anchors=5)):
         found = clone(method).fit(data[:10]).explain(data[10:])
         parts = found.support_of_views
         assert np.mean(parts[:, 0] > parts[:, 1]) > 0.9, method

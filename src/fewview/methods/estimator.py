@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -471,6 +472,37 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         predicted = self.predict(X)
         right = [a == b for a, b in zip(predicted.tolist(), data.labels.tolist(), strict=True)]
         return float(accuracy_score(np.ones(len(right), bool), right, sample_weight=sample_weight))
+
+    # ------------------------------------------------------------------ files
+
+    def save(
+        self, path: str | PathLike[str], *, supports: bool = True, base_rows: bool = False
+    ) -> None:
+        """Write the method and what it learnt to one file; see `persistence.save_model`.
+
+        Args:
+            path: the file.
+            supports: whether the supports given to `fit` are written.
+            base_rows: whether base samples are written too; statistics alone otherwise.
+        """
+        from fewview.methods.persistence import save_model
+
+        save_model(self._method, path, supports=supports, base_rows=base_rows)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, device: str = "cpu") -> Any:
+        """Read a model; on a particular method's class, any other method is an error.
+
+        Args:
+            path: a file that `save` wrote.
+            device: where to put it.
+        """
+        from fewview.methods.persistence import load_model
+
+        method = load_model(path, device=device)
+        if not isinstance(method, cls):
+            raise FewviewError(f"{path}: a model of {type(method).__name__}, not of {cls.__name__}")
+        return method
 
     @property
     def _method(self) -> Method:
