@@ -631,7 +631,7 @@ def test_figure7(tmp_path: Path) -> None:
     ]  # fmt: skip
     picture = figure7.draw(gathered, Wish(quick=True), "the command")
     check_picture(picture, tmp_path)
-    assert len(picture.figure.axes) == 4
+    assert len(picture.figure.axes) == 8
     assert {row["parameter"] for row in picture.sheet.rows} == {"iter", "N", "N_F", "k"}
     assert {row["solver"] for row in picture.sheet.rows if row["parameter"] == "N"} == {"adam"}
     assert len(picture.sheet.rows) == 2 * 4 * 6

@@ -82,6 +82,9 @@ def reproduce(
     only: Annotated[
         str, typer.Option(help="Run these methods alone, separated by commas.", show_default=False)
     ] = "",
+    preset: Annotated[
+        str, typer.Option(help="Of the methods that train networks: fast, or paper (slow).")
+    ] = "fast",
     features: Annotated[
         str | None,
         typer.Option(
@@ -115,11 +118,14 @@ def reproduce(
     wanted = expand_names(names)
     if features is not None and (len(wanted) != 1 or wanted[0] not in TABLES):
         raise FewviewError("--features goes with one table, for instance: reproduce birds")
+    if preset not in ("fast", "paper"):
+        raise FewviewError(f"--preset {preset}: use fast or paper")
     if features is None and base_features is not None:
         raise FewviewError("--base-features goes with --features; give both")
     wish = Wish(
         quick=quick, device=device, data_dir=data_dir, features=features,
-        base_features=base_features, only=tuple(part.strip() for part in only.split(",") if part),
+        base_features=base_features, preset=preset,
+        only=tuple(part.strip() for part in only.split(",") if part),
     )  # fmt: skip
     desk = Desk(
         store=store, others=tuple(others or ()), jobs=jobs, cluster=cluster,
@@ -185,6 +191,8 @@ def _command(wish: Wish, store: str | None) -> str:
             words += [f"--{option.replace('_', '-')}", value]
     if wish.device != "cpu":
         words += ["--device", wish.device]
+    if wish.preset != "fast":
+        words += ["--preset", wish.preset]
     if wish.only:
         words += ["--only", ",".join(wish.only)]
     if store is not None:

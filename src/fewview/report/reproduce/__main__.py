@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--from", dest="others", action="append", default=[], metavar="FILE",
                      help="copy what is wanted from this store too")  # fmt: skip
     out.add_argument("--only", default="", help="these methods alone, separated by commas")
+    out.add_argument("--preset", default="fast", help="of methods with networks: fast or paper")
     out.add_argument("--data-dir", help="folder of data files")
     return out
 
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     wish = Wish(
         quick=options.quick, device=options.device, data_dir=options.data_dir,
+        preset=options.preset,
         only=tuple(name for name in options.only.split(",") if name),
     )  # fmt: skip
     desk = Desk(

@@ -7,7 +7,7 @@ from typing import Any
 
 from fewview.evaluate.summary import Row
 from fewview.report.reproduce.compute import Desk, Gathered, gather
-from fewview.report.reproduce.drawing import SMALL, Picture, dress, look, new_figure
+from fewview.report.reproduce.drawing import SMALL, Picture, dress, look_of, new_figure
 from fewview.report.reproduce.paper import METHODS
 from fewview.report.reproduce.sheets import Sheet, versions_line
 from fewview.report.reproduce.studies import (
@@ -97,13 +97,13 @@ def draw(name: str, gathered: Sequence[Gathered], wish: Wish, command: str) -> P
             line = [r for r in rows if r["dataset"] == dataset and r["method"] == method]
             if not line:
                 continue
-            aside = 0.05 * (k - (len(methods) - 1) / 2)
+            aside = (0.1 if name == "missingness" else 0.05) * (k - (len(methods) - 1) / 2)
             handles[method] = axis.errorbar(
                 [values.index(row["varied"]) + aside for row in line],
                 [row["accuracy"] for row in line],
                 yerr=[row["se"] for row in line],
                 markersize=4, linewidth=1.2 if name != "missingness" else 0, elinewidth=0.8,
-                capsize=1.5, **look(k),
+                capsize=1.5, **look_of(method),
             )  # fmt: skip
         axis.set_xticks(range(len(values)), [write(value) for value in values])
         axis.set_xlim(-0.4, len(values) - 0.6)
@@ -150,7 +150,7 @@ def draw_time(gathered: Sequence[Gathered], wish: Wish, command: str) -> Picture
                 if row["dataset"] == dataset and row["method"] == method:
                     (handles[method],) = axis.plot(
                         row["ms_per_episode"], row["accuracy"], linestyle="none", markersize=6,
-                        markeredgecolor="black", markeredgewidth=0.4, **look(order.index(method)),
+                        markeredgecolor="black", markeredgewidth=0.4, **look_of(method),
                     )  # fmt: skip
         axis.set_xscale("log")
         dress(axis, dataset, "milliseconds per episode", "accuracy (%)" if axis is axes[0] else "")

@@ -557,14 +557,16 @@ def paper_evidence() -> dict[Key, Values]:
     return out
 
 
-def our_evidence(gathered: Sequence[Gathered], quick: bool) -> dict[Key, Values]:
+def our_evidence(
+    gathered: Sequence[Gathered], quick: bool, preset: str = "fast"
+) -> dict[Key, Values]:
     """Results as evidence."""
     out: dict[Key, Values] = {}
     for item in gathered:
         part = item.part
         if part.role == "table":
             (dataset,) = part.grid.datasets
-            texts = {typed(method, str(dataset)): method for method in METHODS}
+            texts = {typed(method, str(dataset), preset): method for method in METHODS}
             for text in part.grid.methods:
                 for eta in part.grid.etas:
                     values = item.per_split(text, eta)
@@ -606,7 +608,7 @@ def make_claims(wish: Wish, desk: Desk, command: str) -> Sheet:
         command: what was typed.
     """
     gathered = [gather(part, desk) for part in parts_of("claims", wish)]
-    evidence = our_evidence(gathered, wish.quick)
+    evidence = our_evidence(gathered, wish.quick, wish.preset)
     if not wish.only:
         evidence |= _losses(wish)
     return judge_all(evidence, gathered, wish, command)

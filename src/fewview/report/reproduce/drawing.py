@@ -117,6 +117,24 @@ def look(index: int) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
 
 
+# One look per method, the same in all figures.
+_ORDER = (
+    "UGDA", "Proto", "Marginal", "PTMAP", "RFS", "PADDLE", "TIM", "Match", "BD-CSPN", "CPM",
+    "CPM-GAN", "ICMSC", "COMPLETER", "PTMAP+UGDA", "RFS+UGDA",
+)  # fmt: skip
+
+
+def look_of(method: str) -> dict[str, Any]:
+    """Colour and mark of a method.
+
+    Example:
+        >>> look_of("UGDA") == look(0), look_of("w/o UGDA (Proto)") == look_of("Proto")
+        (True, True)
+    """
+    name = "Proto" if method.endswith("(Proto)") else method
+    return look(_ORDER.index(name))
+
+
 def scatter_map(
     axis: Axes,
     places: Any,

@@ -8,7 +8,7 @@ import numpy as np
 
 from fewview.evaluate.summary import Row
 from fewview.report.reproduce.compute import Desk, Gathered, gather
-from fewview.report.reproduce.drawing import SMALL, Picture, dress, look, new_figure
+from fewview.report.reproduce.drawing import SMALL, Picture, dress, look_of, new_figure
 from fewview.report.reproduce.sheets import Sheet, versions_line
 from fewview.report.reproduce.studies import BASE_METHODS, Wish, parts_of
 from fewview.report.reproduce.tables import protocol
@@ -56,20 +56,25 @@ def draw(gathered: Sequence[Gathered], wish: Wish, command: str) -> Picture:
     etas = sorted({row["eta"] for row in rows}) or [0.1, 0.3]
     axes = figure.subplots(1, len(etas), sharey=True, squeeze=False)[0]
     for axis, eta in zip(axes, etas, strict=True):
-        for k, label in enumerate(BASE_METHODS):
+        for label in BASE_METHODS:
             here = [row for row in rows if row["eta"] == eta and row["method"] == label]
             if not here:
                 continue
             x = np.log2([row["base_classes"] for row in here])
             y = np.array([row["accuracy"] for row in here])
             band = np.array([row["deviation"] for row in here])
-            axis.plot(x, y, markersize=4, linewidth=1.3, label=label, **look(k))
+            axis.plot(x, y, markersize=4, linewidth=1.3, label=label, **look_of(label))
             axis.fill_between(
-                x, y - band, y + band, color=look(k)["color"], alpha=0.18, linewidth=0
+                x, y - band, y + band, color=look_of(label)["color"], alpha=0.18, linewidth=0
             )
         sizes = sorted({row["base_classes"] for row in rows})
         axis.set_xticks(np.log2(sizes) if sizes else [], [str(size) for size in sizes])
-        dress(axis, f"caltech102, $\\eta$ = {eta:g}", "number of base classes", "accuracy (%)")
+        dress(
+            axis,
+            f"caltech102, $\\eta$ = {eta:g}",
+            "number of base classes",
+            "accuracy (%)" if axis is axes[0] else "",
+        )
     axes[0].legend(fontsize=SMALL, frameon=False)
     stored = [result.versions for part in gathered for result in part.results.values()]
     repetitions = len({part.part.tag[1] for part in gathered})

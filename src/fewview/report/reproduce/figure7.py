@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fewview.evaluate.summary import Row
 from fewview.report.reproduce.compute import Desk, Gathered, gather
-from fewview.report.reproduce.drawing import SMALL, Picture, dress, look, new_figure
+from fewview.report.reproduce.drawing import Picture, dress, look, new_figure
 from fewview.report.reproduce.sheets import Sheet, versions_line
 from fewview.report.reproduce.studies import NEIGHBOURS, Wish, hyper_methods, parts_of
 
@@ -40,25 +40,26 @@ def curve_rows(gathered: Sequence[Gathered], quick: bool) -> list[Row]:
 
 
 def draw(gathered: Sequence[Gathered], wish: Wish, command: str) -> Picture:
-    """Draw four panels; bars are standard errors over episodes."""
+    """Draw four panels per data set; bars are standard errors over episodes."""
     rows = curve_rows(gathered, wish.quick)
-    figure = new_figure(2.3)
-    axes = figure.subplots(1, len(PANELS), sharey=True)
-    for number, (axis, (panel, title)) in enumerate(zip(axes, PANELS.items(), strict=True)):
-        here = [row for row in rows if row["parameter"] == panel]
-        values = sorted({row["value"] for row in here})
-        for k, dataset in enumerate(SHORT[name] for name in NEIGHBOURS):
-            line = [row for row in here if row["dataset"] == dataset]
+    figure = new_figure(3.6)
+    axes = figure.subplots(len(NEIGHBOURS), len(PANELS), sharey="row")
+    for k, (line, dataset) in enumerate(zip(axes, NEIGHBOURS, strict=True)):
+        for axis, (panel, title) in zip(line, PANELS.items(), strict=True):
+            here = [
+                row
+                for row in rows
+                if row["parameter"] == panel and row["dataset"] == SHORT[dataset]
+            ]
             axis.errorbar(
-                [values.index(row["value"]) for row in line],
-                [row["accuracy"] for row in line],
-                yerr=[row["se"] for row in line],
-                markersize=4, linewidth=1.3, elinewidth=0.7, capsize=1.5, label=dataset,
-                linestyle=("-", "--")[k], **look(k),
+                range(len(here)),
+                [row["accuracy"] for row in here],
+                yerr=[row["se"] for row in here],
+                markersize=4, linewidth=1.3, elinewidth=0.7, capsize=1.5, **look(k),
             )  # fmt: skip
-        axis.set_xticks(range(len(values)), [str(value) for value in values])
-        dress(axis, f"({'abcd'[number]}) {title}", "", "accuracy (%)" if number == 0 else "")
-    axes[0].legend(fontsize=SMALL, frameon=False)
+            axis.set_xticks(range(len(here)), [str(row["value"]) for row in here])
+            left = axis is line[0]
+            dress(axis, y=f"{SHORT[dataset]}\naccuracy (%)" if left else "", x=title)
     stored = [result.versions for part in gathered for result in part.results.values()]
     devices = sorted({d for part in gathered for d in part.devices}) or ["none"]
     shapes = "; ".join(

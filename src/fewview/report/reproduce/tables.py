@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fewview.datasets import get_spec, names
 from fewview.evaluate.summary import Row
 from fewview.report.reproduce.compute import Desk, Gathered, gather
-from fewview.report.reproduce.paper import ABLATION, METHODS, TABLES, PaperTable, printed
+from fewview.report.reproduce.paper import ABLATION, METHODS, TABLES, TRAINED, PaperTable, printed
 from fewview.report.reproduce.sheets import Sheet, versions_line
 from fewview.report.reproduce.studies import (
     Wish,
@@ -115,7 +115,7 @@ def compare(
     else:
         (reference,) = table.datasets.values()
         here = data_of(table.name, wish)
-        methods = {row: typed(row, here) for row in METHODS}
+        methods = {row: typed(row, here, wish.preset) for row in METHODS}
         pairs = [(reference, here, row) for row in METHODS]
     rows = []
     for reference, here, method in pairs:
@@ -131,6 +131,8 @@ def compare(
             remarks.append(f"no results of {', '.join(absent)}")
         broken = Counter((c.method, why) for part in gathered for c, why in part.failures)
         remarks += [f"{count} cells of {m} failed: {why}" for (m, why), count in broken.items()]
+    if any(isinstance(row["ours"], float) and row["method"] in TRAINED for row in rows):
+        remarks.append(f"{', '.join(TRAINED)} train networks; preset {wish.preset}")
     if any(row["ours"] == UNREACHABLE for row in rows):
         remarks.append(
             "unreachable: every sample keeps at least one view, so with two views the largest "
