@@ -2,16 +2,27 @@
 
 from fewview.views.data import MultiViewData
 from fewview.views.errors import FewviewError, FewviewWarning
-from fewview.views.masks import MissingRule, largest_rate
+from fewview.views.masks import (
+    CONVENTIONS,
+    MissingRates,
+    MissingRule,
+    convert_rate,
+    largest_rate,
+    measure_rates,
+)
 from fewview.views.scaling import SCALINGS, ViewScaling, fit_scaling
 
 __all__ = [
+    "CONVENTIONS",
     "SCALINGS",
     "FewviewError",
     "FewviewWarning",
+    "MissingRates",
     "MissingRule",
     "MultiViewData",
     "ViewScaling",
+    "convert_rate",
     "fit_scaling",
     "largest_rate",
+    "measure_rates",
 ]
