@@ -58,6 +58,7 @@ class _Cache:
 
 _prepared = _Cache(16)
 _scaled = _Cache(4)
+_tensors = _Cache(2)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -218,10 +219,12 @@ class Method(Estimator):
         Returns:
             Float tensor on the CPU, [tasks, n_query, way].
         """
-        scaled = prepared.scaling.transform(data.like(prepared.reference), self._numpy_dtype)
-        tensors = ViewTensors.of(scaled, self.torch_device, self._torch_dtype)
+        tensors = self._scaled_tensors(data, prepared)
         size = self.batch_size(
-            episodes.support.shape[1], episodes.query.shape[1], scaled.view_dims, episodes.way
+            episodes.support.shape[1],
+            episodes.query.shape[1],
+            prepared.reference.view_dims,
+            episodes.way,
         )
         parts = []
         for start in range(0, len(episodes), size):
@@ -230,6 +233,18 @@ class Method(Estimator):
             if progress is not None:
                 progress(batch.n_tasks)
         return torch.cat(parts)
+
+    def _scaled_tensors(self, data: MultiViewData, prepared: Prepared) -> ViewTensors:
+        """Scale a data set and bring it to the device; cells of a grid share the answer."""
+        dtype, device = self._numpy_dtype, self.torch_device
+
+        def make() -> tuple[ViewTensors, Any]:
+            scaled = prepared.scaling.transform(data.like(prepared.reference), dtype)
+            # What the key is made of is kept too, or another object might get its identity.
+            return ViewTensors.of(scaled, device, self._torch_dtype), (data, prepared.scaling)
+
+        key = (id(data), id(prepared.scaling), self.dtype, str(device))
+        return _tensors.get(key, make)[0]  # type: ignore[no-any-return]
 
     def score_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Tensor:
         """Pad if needed and score one batch of scaled tasks: [tasks, n_query, way]."""
