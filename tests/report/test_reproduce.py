@@ -19,13 +19,13 @@ from scipy.io import savemat
 import fewview
 from fewview.datasets import catalogue, get_spec
 from fewview.evaluate.cells import Cell, Result, example_cell
-from fewview.evaluate.grid import Grid
+from fewview.evaluate.grid import Grid, plan
 from fewview.evaluate.metrics import EpisodeMetrics
 from fewview.evaluate.runner import run
 from fewview.evaluate.store import Store
 from fewview.report.figures import COLOURS
 from fewview.report.reproduce import beyond, claims, figure3, figure4, figure5, figure6, figure7
-from fewview.report.reproduce.compute import Desk, Gathered, compute_all, gather
+from fewview.report.reproduce.compute import Desk, Gathered, compute_all, gather, planned
 from fewview.report.reproduce.drawing import Picture
 from fewview.report.reproduce.embeddings import Cloud
 from fewview.report.reproduce.paper import METHODS, TABLES
@@ -266,6 +266,14 @@ def test_results_of_a_gpu_are_used_without_one(tmp_path: Path) -> None:
     assert len(copied.results) == 4
     with Store(tmp_path / "new.sqlite", write=False) as reader:
         assert len(reader) == 4
+
+
+def test_cells_are_planned_as_the_gpu_machine_plans_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = ("proto", "ugda:n_anchors=7", "ptmap+ugda:ugda__n_anchors=7")
+    grid = Grid(datasets=("digits",), methods=methods, splits=2, episodes=3, device="cuda")
+    here = [cell.hash for cell in planned(grid)]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert here == [cell.hash for cell in plan(grid)]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")

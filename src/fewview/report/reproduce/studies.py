@@ -521,7 +521,7 @@ def block_pattern(n_views: int) -> MissingRule:
     With an even number of views the missing rate is 0.3.
 
     Example:
-        >>> float(1 - block_pattern(6).patterns.mean())
+        >>> round(float(1 - block_pattern(6).patterns.mean()), 6)
         0.3
     """
     rows = np.ones((5, n_views), dtype=bool)
