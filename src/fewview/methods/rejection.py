@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewview.episodes import EpisodeSampler, TaskSpec
+from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.episodes.batch import EpisodeBatch, ViewTensors
 from fewview.methods.state import DTYPES, Prepared, State
 from fewview.views import (
@@ -38,7 +38,7 @@ N_FOLDS = 4
 EPISODES = 8
 QUERIES = 15
 MOST_WAYS = 5
-MOST_PER_CLASS = 60
+MOST_SAMPLES = 20_000
 SHOTS = (1, 2, 3, 5, 10)
 FEWEST_QUERIES = 50
 # Dense where rates are wanted: small ones.
@@ -152,10 +152,11 @@ def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thres
             room = int(sizes[chosen].min()) - shot
             if room < 2:
                 continue
-            for gaps in _gaps(task, base.n_views):
-                shape = replace(gaps, way=len(chosen), shot=shot, queries=min(QUERIES, room))
-                sampler = EpisodeSampler(unknown, shape, name=f"rejection {number}")
-                episodes = sampler.draw(0, EPISODES)
+            shape = replace(
+                task, way=len(chosen), shot=shot, queries=min(QUERIES, room),
+                query_counts="balanced",
+            )  # fmt: skip
+            for episodes in _with_gaps(unknown, shape, f"rejection {number}"):
                 batch = tensors.gather(episodes)
                 with torch.no_grad():
                     fit = method.typicality(batch.without_query_labels(), prepared.state)
@@ -169,12 +170,22 @@ def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thres
     return Thresholds(shots, np.array(table))
 
 
-def _gaps(task: TaskSpec, n_views: int) -> list[TaskSpec]:
-    """The task's own gaps, none, and many: queries with any number of views should occur."""
-    many = replace(task, missing=MissingRule(), eta=0.75 * largest_rate(n_views))
-    none = replace(task, missing=MissingRule(), eta=0.0)
-    plain = [replace(part, query_counts="balanced") for part in (task, none, many)]
-    return plain if n_views > 1 else plain[1:2]
+def _with_gaps(data: MultiViewData, task: TaskSpec, name: str) -> list[Episodes]:
+    """Tasks whose supports have the task's own gaps, and whose queries have them, none, or many.
+
+    Queries with any number of views should occur; supports should look as they will.
+    """
+    if not data.mask.all():
+        # Samples come with their own gaps; drawing such gaps again would double them.
+        task = replace(task, missing=MissingRule(), eta=0.0)
+    usual = EpisodeSampler(data, task, name=name).draw(0, EPISODES)
+    out = [usual]
+    for eta in (0.0, 0.75 * largest_rate(data.n_views)) if data.n_views > 1 else ():
+        other = replace(task, missing=MissingRule(), eta=eta)
+        # The same samples: an episode's samples do not depend on its gaps.
+        mask = EpisodeSampler(data, other, name=name).draw(0, EPISODES).query_mask
+        out.append(replace(usual, query_mask=mask))
+    return out
 
 
 def _prepared(method: Method, known: MultiViewData, task: TaskSpec) -> Prepared:
@@ -186,7 +197,7 @@ def _prepared(method: Method, known: MultiViewData, task: TaskSpec) -> Prepared:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewviewWarning)
-        return method.prepare_base(thinned(known, MOST_PER_CLASS), task)
+        return method.prepare_base(thinned(known, MOST_SAMPLES), task)
 
 
 def _by_views(
