@@ -40,6 +40,7 @@ class BarProgress(Progress):
             transient=True,
         )
         self._task: Any = None
+        self._cell = ""
         self._total = 0
 
     def message(self, text: str) -> None:
@@ -57,7 +58,12 @@ class BarProgress(Progress):
 
     def started(self, cell: Cell) -> None:
         """Show the present cell."""
-        self._bar.update(self._task, description=cell.describe())
+        self._cell = cell.describe()
+        self._bar.update(self._task, description=self._cell)
+
+    def training(self, text: str) -> None:
+        """Show how far the training of the present cell is."""
+        self._bar.update(self._task, description=f"{self._cell}  {text}")
 
     def finished(self, result: Result) -> None:
         """Move the bar."""

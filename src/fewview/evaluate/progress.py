@@ -24,6 +24,9 @@ class Progress:
     def started(self, cell: Cell) -> None:
         """A cell is being worked on."""
 
+    def training(self, text: str) -> None:
+        """Networks are being trained in this process, and are so far."""
+
     def finished(self, result: Result) -> None:
         """A cell is done and stored."""
 
@@ -58,6 +61,13 @@ class PlainProgress(Progress):
         self._total, self._done, self._new = total, reused, 0
         self._start = time.monotonic()
         self.message(describe_plan(total, reused, stale))
+
+    def training(self, text: str) -> None:
+        """Write a line if the last one is old."""
+        now = time.monotonic()
+        if now - self._last >= 5 * self._interval:
+            self._last = now
+            self.message(text)
 
     def finished(self, result: Result) -> None:
         """Write a line if the last one is old enough, and for the last cell."""

@@ -46,6 +46,7 @@ from fewview.evaluate.store import MEMORY, NO_STORE, Store
 from fewview.evaluate.tuning import choose
 from fewview.methods import Method
 from fewview.methods.base import Prepared
+from fewview.methods.networks import watch_training
 from fewview.views import FewviewError, MultiViewData
 
 Choices = dict[str, dict[str, Any]]
@@ -127,7 +128,10 @@ def run(
         choices = writer.all_choices() if grid.tune else {}
         try:
             # Closed at once when this loop is left by an error: workers must not go on for nobody.
-            with closing(executor.work(grid, missing, choices, told.message)) as events:
+            with (
+                watch_training(lambda epoch: told.training(epoch.describe())),
+                closing(executor.work(grid, missing, choices, told.message)) as events,
+            ):
                 for event in events:
                     if event.result is not None:
                         writer.add(event.result)

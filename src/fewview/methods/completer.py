@@ -8,7 +8,8 @@ side by side. The networks are trained once on base classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Any, ClassVar, cast
@@ -234,6 +235,33 @@ def contrastive_loss(one: Tensor, two: Tensor, counted: Tensor, alpha: float = A
     return -(joint * inside).sum((-2, -1)) * (counted.sum(-1) > 0)
 
 
+def pair_weights(n_views: int, graph: str) -> list[float]:
+    """What the contrastive loss of every pair of views counts.
+
+    Two views have weight one; the generalisation to more divides by their number, and counts the
+    first pair ten times as much as the others.
+
+    Example:
+        >>> pair_weights(2, "complete"), [round(weight, 2) for weight in pair_weights(4, "core")]
+        ([1.0], [0.25, 0.03, 0.03, 0.0, 0.0, 0.0])
+    """
+    share = 1.0 if n_views <= 2 else 1.0 / n_views
+    return [
+        share * (1.0 if pair == (0, 1) else OTHER_PAIRS) * (graph == "complete" or pair[0] == 0)
+        for pair in combinations(range(n_views), 2)
+    ]
+
+
+def least_loss(n_views: int, code: int, graph: str) -> float:
+    """Return what no loss can be below: all codes used alike and views that tell all of each other.
+
+    Example:
+        >>> round(least_loss(2, 64, "complete"), 2)  # -19 log 64
+        -79.02
+    """
+    return -(1 + 2 * ALPHA) * math.log(code) * sum(pair_weights(n_views, graph))
+
+
 def completer_loss(
     networks: Networks,
     x: Tensor,
@@ -259,18 +287,15 @@ def completer_loss(
     loss = masked_mean_square(error, observed, widths).sum(1) * (ERROR_WEIGHT / max(1, n_views - 2))
     if n_views == 1:
         return loss
-    # Two views have weight one; the generalisation to more divides by their number.
-    share = 1.0 if n_views == 2 else 1.0 / n_views
     pairs = list(combinations(range(n_views), 2))
     left, right = ([pair[side] for pair in pairs] for side in (0, 1))
-    weights = x.new_tensor([1.0 if pair == (0, 1) else OTHER_PAIRS for pair in pairs])
-    if graph == "core":
-        weights = weights * x.new_tensor([float(pair[0] == 0) for pair in pairs])
+    weights = x.new_tensor(pair_weights(n_views, graph))
     both = observed[:, left] * observed[:, right]
     contrast = contrastive_loss(codes[:, left], codes[:, right], both)
-    loss = loss + share * (contrast * weights).sum(1)
+    loss = loss + (contrast * weights).sum(1)
     if not predict:
         return loss
+    share = 1.0 if n_views == 2 else 1.0 / n_views
     ordered = ordered_pairs(n_views)
     source, target = ([pair[side] for pair in ordered] for side in (0, 1))
     both = observed[:, source] * observed[:, target]
@@ -388,9 +413,10 @@ def train(
     adam = make_adam(parameters, how.learning_rate)
     sizes = x.new_tensor(list(widths))
     n = x.shape[2]
-    epochs = max(1, min(how.epochs, how.steps // max(1, n // how.batch)))
+    epochs = max(1, min(how.epochs, how.steps // math.ceil(n / how.batch)))
     # Where epochs are cut short, the warm-up is cut in proportion.
     warm_up = how.warm_up * epochs / how.epochs
+    least = least_loss(len(widths), how.code, how.graph)
     for epoch in range(epochs):
         losses = []
         for number, rows in enumerate(_mini_batches(seeds, n, how.batch, epoch)):
@@ -403,7 +429,8 @@ def train(
             loss = completer_loss(networks, part, seen, sizes, epoch >= warm_up, how.graph)
             descend(adam, loss)
             losses.append(loss.detach())
-        tell(Epoch("completer", "networks", epoch + 1, epochs, torch.stack(losses).mean(0)))
+        above = torch.stack(losses).mean(0) - least
+        tell(Epoch("completer", "networks", epoch + 1, epochs, above))
     return Networks(
         tuple(layer.detached() for layer in networks.encoders),
         tuple(layer.detached() for layer in networks.decoders),
@@ -412,12 +439,13 @@ def train(
     )
 
 
-def _mini_batches(seeds: Tensor, n: int, size: int, epoch: int) -> Iterator[Tensor]:
-    """Rows [tasks, at most size] in a new order; a small rest is left for another epoch."""
+def _mini_batches(seeds: Tensor, n: int, size: int, epoch: int) -> tuple[Tensor, ...]:
+    """All rows in a new order, in parts [tasks, at most size] of nearly equal length.
+
+    A short rest would make poor statistics, of normalisation and of codes.
+    """
     order = raw(streams(seeds, "completer", "order", epoch), n).argsort(dim=-1, stable=True)
-    whole = max(1, n // size)
-    for number in range(whole):
-        yield order[:, number * size : (number + 1) * size] if n >= size else order
+    return torch.tensor_split(order, math.ceil(n / size), dim=1)
 
 
 def redrawn(observed: Tensor, states: Tensor) -> Tensor:

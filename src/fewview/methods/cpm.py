@@ -8,6 +8,7 @@ view that judges the views that a support lacks.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import torch
@@ -75,11 +76,12 @@ class Samples:
     sizes: tuple[int, ...]
     names: tuple[str, ...]
 
-    @property
+    @cached_property
     def cells(self) -> Tensor:
         """Which features are observed, as floats [tasks, n, D]."""
         repeats = torch.tensor(self.widths, device=self.observed.device)
-        return self.observed.repeat_interleave(repeats, dim=-1).to(self.features.dtype)
+        cells = self.observed.repeat_interleave(repeats, dim=-1, output_size=sum(self.widths))
+        return cells.to(self.features.dtype)
 
     def rows(self, start: int, stop: int | None) -> Samples:
         """Some of the samples of every task."""
@@ -348,12 +350,13 @@ def train(
     adam_decoders = make_adam(decoders.parameters, how.learning_rate)
     adam_latent = make_adam([latent], LATENT_RATE)
 
-    def reconstruction(*when: object) -> tuple[Tensor, Tensor]:
+    def losses(*when: object) -> tuple[Tensor, Tensor]:
+        """Error of reconstruction, and what the discriminators say."""
         made = how.dropped(decoders.decode(latent), samples, seeds, *when)
-        loss = reconstruction_loss(made, samples)
-        if adversary is not None:
-            loss = loss + adversary.weight * adversary.losses(made, samples, training=False)
-        return loss, made
+        error = reconstruction_loss(made, samples)
+        if adversary is None:
+            return error, torch.zeros_like(error)
+        return error, adversary.weight * adversary.losses(made, samples, training=False)
 
     for epoch in range(how.epochs):
         if adversary is not None:
@@ -362,12 +365,13 @@ def train(
             for _ in range(STEPS):
                 descend(adversary.adam, adversary.losses(made, samples, training=True))
         for step in range(STEPS):
-            descend(adam_decoders, reconstruction(epoch, step, "networks")[0])
+            descend(adam_decoders, torch.stack(losses(epoch, step, "networks")).sum(0))
         loss = latent.new_zeros(len(seeds))
         for step in range(STEPS):
-            loss, _ = reconstruction(epoch, step, "latent")
-            loss = loss + how.class_weight * class_loss(latent, members, how.one_shot)
-            descend(adam_latent, loss)
+            error, deceit = losses(epoch, step, "latent")
+            loss = error + how.class_weight * class_loss(latent, members, how.one_shot)
+            descend(adam_latent, loss + deceit)
+        # Without the adversarial part, which is a balance and not something to be brought down.
         tell(Epoch(how.name, "networks", epoch + 1, how.epochs, loss))
     return decoders.merged(), latent.detach()
 
@@ -392,12 +396,11 @@ def infer(
         seeds, xavier(n, how.latent), (n, how.latent), dtype, "cpm", "latent", stage
     )
     adam = make_adam([latent], how.learning_rate)
-    cells = samples.cells
     for epoch in range(how.query_epochs):
         loss = latent.new_zeros(len(seeds))
         for step in range(STEPS):
             made = how.dropped(decoders.decode(latent), samples, seeds, epoch, step, stage)
-            loss = ((made - samples.features).square() * cells).sum((1, 2))
+            loss = reconstruction_loss(made, samples)
             descend(adam, loss)
         tell(Epoch(how.name, stage, epoch + 1, how.query_epochs, loss))
     return latent.detach()

@@ -44,7 +44,8 @@ class Epoch:
         stage: what is being trained.
         number: epochs of this stage done, from 1.
         total: epochs of this stage.
-        loss: [tasks], before the last step; of one network for all tasks, [1].
+        loss: [tasks], before the last step; of one network for all tasks, [1]. Where a loss can
+            be negative it is counted from the least value it could have.
     """
 
     method: str

@@ -1,0 +1,282 @@
+"""The methods that train networks: presets against each other, and against the paper.
+
+`presets` (a GPU, about five minutes): `paper` against `fast` on one class split and one missing
+rate per data set, and `paper` without missing views on handwritten; accuracies, seconds, how far
+training brings the loss down, and how many predictions differ from Proto's.
+
+    python benchmarks/trained.py presets --device cuda --episodes 100 --output trained
+
+`splits` (two cores or a GPU): `fast` on three class splits at all missing rates, beside the
+paper's rows.
+
+    python benchmarks/trained.py splits --output trained
+
+Rows are printed as they come and written to a JSON file in the output folder after each one. A
+method that fails is written down as failed, and the others go on.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import traceback
+from collections import defaultdict
+from importlib.resources import files
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from common import accuracy, parser, predictions, print_machine, print_table, tasks, timed
+
+from fewview.methods.networks import Epoch, watch_training
+from fewview.methods.registry import create
+
+METHODS = ("cpm", "cpm-gan", "icmsc", "completer")
+PAPER_NAMES = {
+    "cub_googlenet_doc2vec": "Cub-googlenet-doc2vec",
+    "handwritten": "Handwritten",
+    "scene15": "Scene15",
+}
+ETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def paper_rows() -> dict[tuple[str, str, float], float]:
+    """Accuracy by (data set, method, eta), in our names."""
+    text = files("fewview.datasets").joinpath("data/tables.csv").read_text(encoding="utf-8")
+    ours = {name: key for key, name in PAPER_NAMES.items()}
+    return {
+        (ours[row["dataset"]], row["method"].lower(), float(row["eta"])): float(row["acc"])
+        for row in csv.DictReader(text.splitlines())
+        if row["dataset"] in ours
+    }
+
+
+class Curves:
+    """Mean loss by stage and epoch, over batches of tasks."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def __call__(self, epoch: Epoch) -> None:
+        """Remember the first and the last epoch."""
+        if epoch.number in (1, epoch.total):
+            self.seen[epoch.stage][epoch.number].append(float(epoch.loss.mean()))
+
+    def ends(self) -> dict[str, list[float]]:
+        """First and last loss of every stage."""
+        return {
+            stage: [float(np.mean(losses[min(losses)])), float(np.mean(losses[max(losses)]))]
+            for stage, losses in self.seen.items()
+        }
+
+
+class Report:
+    """Rows that are printed and written as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: list[dict[str, Any]] = []
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Print a row and write all."""
+        self.rows.append(row)
+        print(describe(row), flush=True)
+        self.path.write_text(json.dumps(self.rows, indent=1) + "\n", encoding="utf-8")
+
+
+def describe(row: dict[str, Any]) -> str:
+    """One line of a row."""
+    head = f"{row['dataset']:<22} split {row['split']} eta {row['eta']:g} {row['method']:<30}"
+    if "failure" in row:
+        return f"{head} failed: {row['failure']}"
+    losses = "  ".join(
+        f"{stage} {first:.4g} -> {last:.4g} ({first / max(last, 1e-12):.3g} x)"
+        for stage, (first, last) in row["losses"].items()
+    )
+    paper = "" if row["paper"] is None else f"  paper {row['paper']:.2f}"
+    return (
+        f"{head} {row['accuracy']:6.2f} %{paper}  proto {row['proto']:.2f}  "
+        f"differs {row['differs']:.1f} %  "
+        f"{row['seconds']:.2f} s + {row['seconds_base']:.2f} s base  {losses}"
+    )
+
+
+def text_of(name: str, preset: str, dataset: str) -> str:
+    """A method as typed; CPM's published settings have a row of their own for Cub."""
+    script = ":script=cub" if preset == "paper" and name.startswith("cpm") else ""
+    script = script if dataset.startswith("cub") else ""
+    return f"{name}:preset={preset}{script}"
+
+
+def one(
+    dataset: str,
+    split: int,
+    eta: float,
+    text: str,
+    arguments: Any,
+    paper: dict[tuple[str, str, float], float],
+) -> dict[str, Any]:
+    """Run one method on one class split and one missing rate."""
+    row: dict[str, Any] = {
+        "dataset": dataset, "split": split, "eta": eta, "method": text, "device": arguments.device,
+        "episodes": arguments.episodes,
+    }  # fmt: skip
+    try:
+        data, base, task, episodes = tasks(
+            dataset, split, eta, 0, arguments.episodes, arguments.data_dir
+        )
+        others = []
+        for padding in ("zero", "episode"):
+            proto = create(f"proto:padding={padding}")
+            others.append(predictions(proto, data, proto.prepare_base(base, task), episodes))
+        memory = 40.0 if arguments.device.startswith("cuda") else 1.0
+        method = create(text, device=arguments.device, max_memory=memory)
+        curves = Curves()
+        with watch_training(curves):
+            prepared, seconds_base = timed(
+                lambda: method.prepare_base(base, task), arguments.device
+            )
+            found, seconds = timed(
+                lambda: predictions(method, data, prepared, episodes), arguments.device
+            )
+        right = (found == episodes.query_labels).mean(1)
+        row |= {
+            "accuracy": accuracy(found, episodes),
+            "standard_error": 100 * float(right.std() / len(right) ** 0.5),
+            "paper": paper.get((dataset, method.name, eta)),
+            "proto": accuracy(others[0], episodes),
+            # The smaller one: Proto under neither padding may be what the method is.
+            "differs": 100 * min(float((found != other).mean()) for other in others),
+            "seconds": seconds,
+            "seconds_base": seconds_base,
+            "losses": curves.ends(),
+        }
+    except Exception as error:
+        traceback.print_exc()
+        row["failure"] = f"{type(error).__name__}: {error}"
+    return row
+
+
+def presets(arguments: Any, report: Report, paper: Any) -> None:
+    """`paper` against `fast`; the longest trainings last, and none after the time is over."""
+    plan = []
+    for dataset in arguments.datasets.split(","):
+        etas = (0.0, arguments.eta) if dataset == "handwritten" else (arguments.eta,)
+        plan += [
+            (
+                name == "completer" and preset == "paper",
+                dataset,
+                eta,
+                text_of(name, preset, dataset),
+            )
+            for eta in etas
+            for name in arguments.methods.split(",")
+            for preset in ("fast", "paper")
+        ]
+    start = perf_counter()
+    for _, dataset, eta, text in sorted(plan, key=lambda item: item[0]):
+        if perf_counter() - start > arguments.seconds:
+            report.add(
+                {"dataset": dataset, "split": 0, "eta": eta, "method": text, "failure": "no time"}
+            )
+            continue
+        report.add(one(dataset, 0, eta, text, arguments, paper))
+    rows = {(r["dataset"], r["eta"], r["method"]): r for r in report.rows if "failure" not in r}
+    table = []
+    for (dataset, eta, method), row in rows.items():
+        fast = rows.get((dataset, eta, f"{method.split(':')[0]}:preset=fast"))
+        if "preset=paper" not in method or fast is None:
+            continue
+        table.append(
+            [
+                dataset, f"{eta:g}", method.split(":")[0],
+                f"{fast['accuracy']:.2f}", f"{row['accuracy']:.2f}",
+                f"{fast['accuracy'] - row['accuracy']:+.2f}", _number(row["paper"]),
+                f"{fast['proto']:.2f}",
+                *(f"{r['seconds'] + r['seconds_base']:.1f}" for r in (fast, row)),
+                *(f"{r['differs']:.1f} %" for r in (fast, row)),
+                *(f"{_ratio(r):.1f}" for r in (fast, row)),
+            ]
+        )  # fmt: skip
+    print_table(
+        ("data set", "eta", "method", "fast", "paper preset", "difference", "the paper", "proto",
+         "s fast", "s paper", "differs fast", "differs paper", "loss fast", "loss paper"),
+        table,
+    )  # fmt: skip
+
+
+def _ratio(row: dict[str, Any]) -> float:
+    """First over last loss of the first stage; NaN where networks were trained before."""
+    if not row["losses"]:
+        return float("nan")
+    first, last = next(iter(row["losses"].values()))
+    return first / max(last, 1e-12)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def splits(arguments: Any, report: Report, paper: Any) -> None:
+    """`fast` beside the paper's rows, with our range over class splits."""
+    for dataset in arguments.datasets.split(","):
+        for split in range(arguments.splits):
+            for name in arguments.methods.split(","):
+                # All missing rates in a row: COMPLETER is trained once for them.
+                for eta in ETAS:
+                    text = text_of(name, "fast", dataset)
+                    report.add(one(dataset, split, eta, text, arguments, paper))
+    groups: dict[tuple[str, str, float], list[dict[str, Any]]] = defaultdict(list)
+    for row in report.rows:
+        if "failure" not in row:
+            groups[row["dataset"], row["method"].split(":")[0], row["eta"]].append(row)
+    table = []
+    for (dataset, name, eta), rows in groups.items():
+        found = [row["accuracy"] for row in rows]
+        wanted = paper.get((dataset, name, eta))
+        inside = wanted is not None and min(found) <= wanted <= max(found)
+        proto = float(np.mean([row["proto"] for row in rows]))
+        gap = paper.get((dataset, "proto", eta))
+        table.append(
+            [
+                dataset, name, f"{eta:g}", f"{np.mean(found):.2f}",
+                f"{min(found):.1f} to {max(found):.1f}", _number(wanted),
+                "yes" if inside else "no", f"{np.mean(found) - proto:+.1f}",
+                "" if wanted is None or gap is None else f"{wanted - gap:+.1f}",
+                f"{np.mean([row['differs'] for row in rows]):.0f} %",
+                f"{sum(row['seconds'] + row['seconds_base'] for row in rows):.1f}",
+            ]
+        )  # fmt: skip
+    print_table(
+        ("data set", "method", "eta", "ours", "over splits", "paper", "inside",
+         "ours - Proto", "paper - Proto", "differs", "seconds"),
+        table,
+    )  # fmt: skip
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("mode", choices=("presets", "splits"))
+    options.add_argument("--methods", default=",".join(METHODS))
+    options.add_argument("--episodes", type=int, default=None, help="100 for presets, else 20")
+    options.add_argument("--splits", type=int, default=3)
+    options.add_argument("--seconds", type=float, default=270, help="presets: start none later")
+    options.add_argument("--threads", type=int, default=None)
+    options.add_argument("--output", default="trained", help="folder of the JSON file")
+    arguments = options.parse_args()
+    if arguments.episodes is None:
+        arguments.episodes = 100 if arguments.mode == "presets" else 20
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    print_machine(arguments.device)
+    report = Report(Path(arguments.output) / f"{arguments.mode}.json")
+    start = perf_counter()
+    {"presets": presets, "splits": splits}[arguments.mode](arguments, report, paper_rows())
+    print(f"# {perf_counter() - start:.0f} s in all; rows are in {report.path}")
+
+
+if __name__ == "__main__":
+    main()
