@@ -172,6 +172,8 @@ def test_the_page_fits_and_is_not_empty(
             !node.closest('.scroll, svg') && node.getBoundingClientRect().right > wide + 1)
             .map((node) => node.outerHTML.slice(0, 80))"""
     assert driver.execute_script(inside) == []
+    told = driver.execute_script("return document.querySelector('#results').closest('.more')")
+    assert told, "a table that is wider than its box says so"
     height = driver.execute_script(f"return {page}.scrollHeight")
     colours = set()
     for top in range(0, max(height - 300, 1), 1500):
@@ -243,6 +245,8 @@ def test_it_prints_on_paper(opened: Any) -> None:
         opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         hidden = find(opened, "nav, .filters")
         assert not any(node.is_displayed() for node in hidden)
+        wide = "return document.documentElement.scrollWidth"
+        assert opened.execute_script(wide) == 720
         colour = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
         assert colour == "rgb(255, 255, 255)"
     finally:

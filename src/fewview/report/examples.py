@@ -6,6 +6,7 @@ are not. Nothing here enters a result.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from fewview.evaluate.cells import Cell, Result
 from fewview.report.contents import Panel
-from fewview.views import FewviewError
+from fewview.views import FewviewError, FewviewWarning
 
 if TYPE_CHECKING:
     from fewview.episodes import Episodes
@@ -105,7 +106,10 @@ def example(
     accuracy = result.metrics.accuracy
     index = cell.start + int(np.argsort(accuracy, kind="stable")[len(accuracy) // 2])
     try:
-        return _example(panel, setting, cell, eta, index, name, method)
+        with warnings.catch_warnings():
+            # Whoever ran the method was told already.
+            warnings.simplefilter("ignore", FewviewWarning)
+            return _example(panel, setting, cell, eta, index, name, method)
     except FewviewError as error:
         return str(error)
 

@@ -56,6 +56,13 @@
     update(); // a browser may remember what was typed
   }
 
+  // Tables wider than their box say so.
+  const measure = () => {
+    for (const box of all(".scroll")) box.classList.toggle("more", box.scrollWidth > box.clientWidth + 1);
+  };
+  window.addEventListener("resize", measure);
+  measure();
+
   // Methods: one press shows or hides a method in all figures.
   for (const button of all(".legend button")) {
     button.addEventListener("click", () => {
