@@ -95,13 +95,10 @@ def connect(address: str, timeout: float) -> Any:
             "on the workers"
         ) from None
     make_client: Any = distributed.Client  # Dask has no complete types
-    begin = time.monotonic()
     try:
         return make_client(address, timeout=timeout, set_as_default=False, name="fewview")
-    except (OSError, TimeoutError) as error:
-        reason = f"{str(error) or type(error).__name__}, after {time.monotonic() - begin:.0f} s"
-    except (ValueError, TypeError) as error:
-        reason = str(error)
+    except (OSError, TimeoutError, ValueError, TypeError) as error:
+        reason = str(error) or type(error).__name__
     raise FewviewError(
         f"no Dask scheduler answers at {address} ({reason}). Start one with 'dask scheduler', "
         "workers with 'dask worker ADDRESS', and give the address it prints, for instance "
