@@ -66,6 +66,9 @@ DEEDS: dict[str, tuple[str, str]] = {
     "recurse": ("return load(paths, memory, labels)", "is not a readable MATLAB file"),
     "return an object": ("return object()", "is not a readable MATLAB file"),
     "return objects": ("return {'views': np.array([None])}", "is not a readable MATLAB file"),
+    "leave nonsense": (
+        "import fewview.views.foreign as f; f._pack = lambda *_: {'strange': 1}; return {}",
+        "the reader left no usable result"),
     "refuse": ("raise FewviewError('holds nothing')", r"a\.mat: holds nothing"),
     "no torch": ("raise FewviewError(str('torch' in sys.modules))", r"a\.mat: False"),
     "no sklearn": ("raise FewviewError(str('sklearn' in sys.modules))", r"a\.mat: False"),

@@ -75,7 +75,11 @@ def load(kind: str, paths: Sequence[Path], **options: Any) -> Any:
             raise FewviewError(reply["error"])
         if "memory" in reply:
             raise FewviewError(too_large(memory))
-        return _unpack(reply["content"], folder)
+        try:
+            return _unpack(reply["content"], folder)
+        except (KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+            # A child whose memory was damaged may write anything.
+            raise FewviewError(f"the reader left no usable result ({error!r})") from None
 
 
 @contextmanager
