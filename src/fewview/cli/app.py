@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from fewview.cli import bench, data, doctor, methods, report, reproduce, results, run
+from fewview.cli import (
+    advise,
+    bench,
+    data,
+    doctor,
+    fit,
+    methods,
+    predict,
+    report,
+    reproduce,
+    results,
+    run,
+)
 from fewview.cli.text import examples
 
 app = typer.Typer(
@@ -16,6 +28,7 @@ app = typer.Typer(
         "fewview run", "the demonstration: every kind of method on the embedded digits",
         "fewview data list", "which data sets there are",
         "fewview methods", "which methods there are",
+        "fewview advise my_data/", "which method suits your own data",
         "fewview bench digits --methods proto,ptmap --eta 0,0.3,0.5", "a benchmark",
         "fewview results", "everything computed so far",
         "fewview report -o report.html", "the same as one page",
@@ -49,6 +62,9 @@ def _options(
 
 app.add_typer(data.app, name="data")
 app.command("methods", epilog=methods.EPILOG)(methods.methods)
+app.command("advise", epilog=advise.EPILOG)(advise.advise)
+app.command("fit", epilog=fit.EPILOG)(fit.fit)
+app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("bench", epilog=bench.EPILOG)(bench.bench)
 app.command("results", epilog=results.EPILOG)(results.results)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)

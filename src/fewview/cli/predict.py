@@ -1,0 +1,165 @@
+"""`fewview predict`: classify samples with a model and a few labelled samples of new classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from fewview.cli.fit import PartialRows, check_writable, read_samples, say
+from fewview.cli.text import examples
+
+if TYPE_CHECKING:
+    from fewview.methods.base import Method
+    from fewview.views import MultiViewData
+
+EPILOG = examples(
+    "fewview predict --model base.model --support support/ --query query/ -o predictions.csv",
+    "the usual way",
+    "fewview predict --model base.model --support support/ --query query/ -o p.csv --reject 0.05",
+    "queries that look like none of the classes are called 'unknown'",
+    "fewview predict --method proto --support support.npz --query query.npz -o p.parquet",
+    "without a model of base classes",
+)  # fmt: skip
+
+FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+
+
+def predict(
+    query: Annotated[str, typer.Option(metavar="DATA", help="Samples to classify.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Predictions: .csv, .json or .parquet."
+        ),
+    ],
+    model: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What 'fewview fit' wrote.")
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Instead of --model: a method that works without base classes."),
+    ] = None,
+    support: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="A few labelled samples of every new class."),
+    ] = None,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            help="Call queries that look like none of the classes unknown; the number is the "
+            "share of known ones that may be rejected by mistake, such as 0.05."
+        ),
+    ] = None,
+    reject_label: Annotated[
+        str, typer.Option(help="What rejected queries are called.")
+    ] = "unknown",
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
+        ),
+    ] = False,
+    partial_rows: PartialRows = "error",
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+) -> None:
+    """Classify samples and write labels with probabilities.
+
+    The columns are id, label, p_CLASS for every class, views (which ones the sample has) and
+    rejected. Labels are as in the supports; labels of the queries are optional and only used to
+    print the accuracy.
+    """
+    from fewview.report.tables import save
+
+    target = Path(output)
+    form = FORMATS.get(target.suffix.lower())
+    if form is None:
+        _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
+    check_writable(output)
+    clf = _classifier(model, method, device)
+    if support is not None:
+        clf.fit(read_samples(support, partial_rows))
+    elif not hasattr(clf, "support_"):
+        _refuse("give --support: a few labelled samples of every class")
+    samples = read_samples(query, partial_rows)
+    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label)
+    reasons = clf.explain(samples.with_labels(None)) if explain else None
+    columns = list(rows[0]) if rows else []
+    save([_written(row, form) for row in rows], columns, form, target)
+    print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
+    if reasons is not None:
+        table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
+        lines = reasons.rows()
+        save(lines, list(lines[0]) if lines else [], "csv", table)
+        reasons.save(picture)
+        print(f"written: {table}")
+        print(f"written: {picture}")
+    _tell_accuracy(rows, samples)
+
+
+def _classifier(model: str | None, method: str | None, device: str) -> Method:
+    if (model is None) == (method is None):
+        _refuse("give either --model FILE (from 'fewview fit') or --method NAME")
+    if model is not None:
+        from fewview.methods.persistence import load_model
+
+        return load_model(model, device=device)
+    from fewview.methods.registry import create
+
+    return create(method or "", device=device)
+
+
+def prediction_rows(
+    clf: Method, query: MultiViewData, reject: float | None, reject_label: str
+) -> list[dict[str, Any]]:
+    """One row per query: id, label, probabilities, views, rejected."""
+    from fewview.methods.rejection import rejection_label
+
+    proba = clf.predict_proba(query)
+    gone = [False] * len(query) if reject is None else clf.rejected(query, reject).tolist()
+    unknown = None if reject is None else rejection_label(clf.classes_, reject_label)
+    ids = range(len(query)) if query.ids is None else query.ids.tolist()
+    classes = clf.classes_.tolist()
+    rows = []
+    for row, name in enumerate(ids):
+        entry: dict[str, Any] = {
+            "id": name,
+            "label": unknown if gone[row] else classes[int(proba[row].argmax())],
+        }
+        for code, label in enumerate(classes):
+            entry[f"p_{label}"] = round(float(proba[row, code]), 6)
+        entry["views"] = "+".join(
+            view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
+        )
+        entry["rejected"] = gone[row]
+        rows.append(entry)
+    return rows
+
+
+def _written(row: dict[str, Any], form: str) -> dict[str, Any]:
+    if form == "csv":
+        return row | {"rejected": "true" if row["rejected"] else "false"}
+    # Numbers and the word for rejected ones do not go into one column of a parquet file.
+    return row | {"label": str(row["label"])} if form == "parquet" else row
+
+
+def _tell_accuracy(rows: list[dict[str, Any]], samples: MultiViewData) -> None:
+    """The queries had labels after all: say how many were met, rejected ones apart."""
+    if samples.labels is None:
+        return
+    pairs = [
+        (row["label"], label)
+        for row, label in zip(rows, samples.labels.tolist(), strict=True)
+        if label is not None and not row["rejected"]
+    ]
+    if pairs:
+        right = sum(found == wanted for found, wanted in pairs) / len(pairs)
+        say(f"accuracy {100 * right:.1f} % on {len(pairs)} labelled queries that were not rejected")
+
+
+def _refuse(message: str) -> NoReturn:
+    from fewview.views import FewviewError
+
+    raise FewviewError(message)

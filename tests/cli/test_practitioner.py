@@ -1,0 +1,245 @@
+"""A user with CSV files: advise, fit, predict, and everything that can go wrong on the way."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fewview import MultiViewData, load_model
+from fewview.cli import main
+from fewview.evaluate.advice import recommend
+
+Invoke = Callable[..., tuple[int, str, str]]
+WIDTHS = {"blood": 4, "scan": 6}
+
+
+@pytest.fixture
+def invoke(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Invoke:
+    """Run the command in an empty folder: exit status, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fewview", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def write_tables(folder: Path, codes: Any, names: list[str], first: int, labels: bool) -> list[str]:
+    """One CSV per view with the rows that have it, in another order, as a spreadsheet would."""
+    folder.mkdir()
+    rng = np.random.default_rng(first)
+    codes = np.asarray(codes)
+    centres = np.random.default_rng(0).normal(size=(12, 3)) * 3.0
+    hidden = centres[codes] + 0.4 * rng.normal(size=(len(codes), 3))
+    ids = [f"P{first + k:03d}" for k in range(len(codes))]
+    has = rng.random((len(codes), 2)) < 0.75
+    has[~has.any(1), 0] = True
+    for k, (view, width) in enumerate(WIDTHS.items()):
+        mixing = np.random.default_rng(k + 1).normal(size=(3, width))
+        block = hidden @ mixing + 0.3 * rng.normal(size=(len(codes), width))
+        with (folder / f"{view}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *(f"{view}{c}" for c in range(width))])
+            for row in rng.permutation(np.flatnonzero(has[:, k])):
+                writer.writerow([ids[row], *block[row].round(4)])
+    if labels:
+        with (folder / "labels.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "label"])
+            writer.writerows([i, names[c]] for i, c in zip(ids, codes, strict=True))
+    return [names[code] for code in codes]
+
+
+NAMES = [*(f"known {k}" for k in range(8)), "ague", "croup", "pest", "other"]
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> list[str]:
+    """Base classes, three new ones with two shots, and queries of those and of a stranger."""
+    write_tables(tmp_path / "base", np.repeat(np.arange(8), 12), NAMES, 0, labels=True)
+    write_tables(tmp_path / "support", np.repeat([8, 9, 10], 2), NAMES, 200, labels=True)
+    return write_tables(tmp_path / "query", np.tile([8, 9, 10, 11], 6), NAMES, 300, labels=False)
+
+
+FIT = ("fit", "--base", "base", "--method", "marginal:settings=default", "-o", "base.model")
+PREDICT = ("predict", "--model", "base.model", "--support", "support", "--query", "query")
+
+
+def test_from_tables_to_predictions(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    code, out, errors = invoke(*FIT)
+    assert code == 0, errors
+    assert out.startswith("written: base.model (")
+    assert "learnt for 3-way 1-shot tasks" in errors
+    code, out, errors = invoke(*PREDICT, "-o", "p.csv")
+    assert code == 0, errors
+    lines = list(csv.DictReader((tmp_path / "p.csv").open()))
+    assert list(lines[0]) == ["id", "label", "p_ague", "p_croup", "p_pest", "views", "rejected"]
+    assert [line["id"] for line in lines] == [f"P{300 + k:03d}" for k in range(24)]
+    query = MultiViewData.read(tmp_path / "query")
+    for line, mask in zip(lines, query.mask, strict=True):
+        parts = [float(line[f"p_{name}"]) for name in ("ague", "croup", "pest")]
+        assert sum(parts) == pytest.approx(1, abs=1e-5)
+        assert line["label"] == ("ague", "croup", "pest")[int(np.argmax(parts))]
+        assert line["views"] == "+".join(np.array(query.view_names)[mask])
+        assert line["rejected"] == "false"
+    known = [(a["label"], b) for a, b in zip(lines, tables, strict=True) if b != "other"]
+    assert np.mean([found == truth for found, truth in known]) > 0.6  # a third by chance
+    # The same in Python gives the same digits.
+    clf = load_model("base.model").fit(MultiViewData.read("support"))
+    wanted = clf.predict_proba(query).round(6)
+    found = np.array([[float(li[f"p_{n}"]) for n in ("ague", "croup", "pest")] for li in lines])
+    assert np.array_equal(found, wanted)
+
+
+def test_rejection_and_reasons(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    assert invoke(*FIT)[0] == 0
+    code, out, errors = invoke(
+        *PREDICT, "-o", "p.csv", "--reject", "0.1", "--reject-label", "none", "--explain"
+    )
+    assert code == 0, errors
+    assert "written: p.reasons.csv" in out
+    lines = list(csv.DictReader((tmp_path / "p.csv").open()))
+    rejected = np.array([line["rejected"] == "true" for line in lines])
+    assert ((np.array([line["label"] for line in lines]) == "none") == rejected).all()
+    strange = np.array(tables) == "other"
+    assert rejected[strange].mean() > rejected[~strange].mean()
+    reasons = list(csv.DictReader((tmp_path / "p.reasons.csv").open()))
+    assert {"id", "views", "label", "runner_up", "margin", "from_blood"} <= set(reasons[0])
+    first = reasons[0]
+    parts = float(first["from_blood"]) + float(first["from_scan"])
+    assert parts == pytest.approx(float(first["margin"]), abs=1e-4)
+    assert (tmp_path / "p.reasons.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_without_base_classes_and_other_formats(
+    invoke: Invoke, tables: list[str], tmp_path: Path
+) -> None:
+    query = MultiViewData.read(tmp_path / "query")
+    query.with_labels(tables).write(tmp_path / "query.npz")
+    rest = ("--support", "support", "--query", "query.npz")
+    code, _, errors = invoke("predict", "--method", "proto", *rest, "-o", "p.json")
+    assert code == 0, errors
+    assert "accuracy" in errors  # these queries have labels
+    rows = json.loads((tmp_path / "p.json").read_text())
+    assert rows[0]["rejected"] is False
+    assert invoke("predict", "--method", "proto", *rest, "-o", "p.parquet")[0] == 0
+    from pyarrow import parquet
+
+    assert parquet.read_table(tmp_path / "p.parquet").column("label").to_pylist() == [
+        row["label"] for row in rows
+    ]
+
+
+def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    code, out, errors = invoke(
+        "advise", "base", "--methods", "proto,partial-nn", "--splits", "3", "--episodes", "4",
+        "--shot", "2", "-o", "advice",
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "2-shot" in out
+    rate = 100 * MultiViewData.read(tmp_path / "base").missing_rate
+    assert f"{rate:.0f} % missing as in the data" in out
+    for name in ("proto", "partial-nn", "concat-logistic", "concat-hgb"):
+        assert name in out
+    assert "Use " in out
+    assert (tmp_path / "advice" / "report.html").read_text().startswith("<!doctype html>")
+    again = invoke("advise", "base", "--methods", "proto,partial-nn", "--splits", "3",
+                   "--episodes", "4", "--shot", "2", "-o", "advice")  # fmt: skip
+    assert "12 already stored" in again[2]
+
+
+def test_the_recommendation_says_how_sure_it_is() -> None:
+    def row(method: str, accuracy: float, seconds: float) -> dict[str, Any]:
+        return {"method": method, "accuracy": accuracy, "ci_low": accuracy - 2, "way": 3,
+                "ci_high": accuracy + 2, "shot": 1, "seconds": seconds}  # fmt: skip
+
+    def pair(one: str, two: str, difference: float, half: float) -> dict[str, Any]:
+        return {"one": one, "two": two, "difference": difference, "low": difference - half,
+                "high": difference + half}  # fmt: skip
+
+    rows = [row("ugda", 90, 10), row("proto", 88, 1), row("concat-logistic", 80, 2)]
+    pairs = [
+        pair("proto", "ugda", -2.0, 3.0),
+        pair("ugda", "concat-logistic", 10.0, 4.0),
+        pair("proto", "concat-logistic", 8.0, 4.0),
+    ]
+    text = recommend(rows, pairs)
+    assert text.startswith("Use ugda: 90.0 % of queries right (95 % interval 88.0 to 92.0)")
+    assert "10.0 points above the best plain classifier (concat-logistic; 95 % interval 6.0" in text
+    assert "proto is not clearly worse, and proto is 10 times as fast" in text
+    assert "as many queries" in text  # ugda assumes balance
+    plain = recommend([rows[2], rows[1]], [pair("concat-logistic", "proto", 5.0, 1.0)])
+    assert "no special method is ahead" in plain
+    assert "clearly worse" not in plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit", "--base", "nosuch", "-o", "x.model"), "nosuch"),
+        (("fit", "--base", "base", "-o", "no/such/x.model"), "does not exist"),
+        (("fit", "--base", "query", "-o", "x.model"), "without labels"),
+        (("fit", "--base", "base", "--eta", "0.9", "-o", "x.model"), "largest possible rate"),
+        (("fit", "--base", "base", "--way", "1", "-o", "x.model"), "at least 2 classes"),
+        (("fit", "--base", "base", "--method", "concat-logistic", "-o", "x.model"), "--base-rows"),
+        (("fit", "--base", "base", "--method", "nosuch", "-o", "x.model"), "no method 'nosuch'"),
+        (("predict", "--query", "query", "-o", "x.csv"), "either --model"),
+        (("predict", "--method", "proto", "--query", "query", "-o", "x.csv"), "give --support"),
+        (("predict", "--method", "proto", "--support", "query", "--query", "query", "-o", "x.csv"),
+         "supports have no labels"),
+        (("predict", "--method", "proto", "--support", "support", "--query", "query",
+          "-o", "x.doc"), "write predictions as .csv"),
+        (("predict", "--method", "bavardage", "--support", "support", "--query", "query", "-o",
+          "x.csv"), "learns from base classes first"),
+        (("predict", "--method", "proto", "--support", "support", "--query", "query", "-o", "x.csv",
+          "--reject", "0.05"), "there are none"),
+        (("predict", "--model", "support/labels.csv", "--support", "support", "--query", "query",
+          "-o", "x.csv"), "not a model file"),
+        (("advise", "query"), "no labels"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_message_and_leave_nothing_behind(
+    invoke: Invoke, tables: list[str], tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    before = sorted(path for path in tmp_path.rglob("*") if path.name != "advice")
+    code, out, errors = invoke(*arguments)
+    assert code == 2, errors
+    assert message in errors
+    assert [line for line in errors.splitlines() if line.startswith("error: ")] == [
+        errors.splitlines()[-1]
+    ]
+    assert out == ""
+    assert sorted(p for p in tmp_path.rglob("*") if p.name != "advice") == before
+
+
+@pytest.mark.parametrize("command", ["advise", "fit", "predict"])
+def test_help_has_examples(invoke: Invoke, command: str) -> None:
+    code, out, _ = invoke(command, "--help")
+    assert code == 0
+    assert f"fewview {command} " in out
+    assert "Examples" in out
+
+
+def test_a_base_class_among_the_supports_is_refused(invoke: Invoke, tables: list[str]) -> None:
+    assert invoke(*FIT)[0] == 0
+    code, _, errors = invoke(
+        "predict", "--model", "base.model", "--support", "base", "--query", "query", "-o", "x.csv"
+    )
+    assert code == 2
+    assert "must not overlap" in errors
