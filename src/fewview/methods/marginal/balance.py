@@ -24,8 +24,9 @@ def balanced_softmax(
     class marginal pays a Kullback-Leibler penalty (Chizat et al. 2018). With the penalty's weight
     written as `weight` / (1 - `weight`) = s, the potentials minimise the convex
     sum_q logsumexp_c(logits + v) + s sum_c b_c exp(-v_c / s), b_c = queries / classes. Each round
-    is a damped Sinkhorn sweep, v = weight (v + log b - log masses), and a Newton step that is kept
-    where it lowers the error. `weight` 0 is the plain softmax, 1 is Sinkhorn balancing.
+    is a Newton step, or, where that does not lower the error, a damped Sinkhorn sweep
+    v = weight (v + log b - log masses), which always does. `weight` 0 is the plain softmax, 1 is
+    Sinkhorn balancing.
 
     Args:
         logits: [tasks, n_query, way].
@@ -53,32 +54,32 @@ def balanced_softmax(
         return sinkhorn(logits, torch.full_like(v, target), start=v, max_sweeps=max_sweeps)
     strength = weight / (1 - weight)
     v, todo = v.clone(), torch.arange(n_tasks, device=v.device)
-    kernel, x = logits, v
+    kernel, x = logits, v.clone()
+    sums, plan = _masses(kernel, x)
     for _ in range(max_sweeps):
-        sums, _ = _masses(kernel, x)
-        x = weight * (x + math.log(target) - sums.log())
-        sums, plan = _masses(kernel, x)
-        wanted = target * (-x / strength).clamp(max=80).exp()
-        hessian = torch.diag_embed(sums + wanted / strength) - plan.transpose(1, 2) @ plan
-        # Extreme logits make the system singular; the step is then no better and is not kept.
-        move = torch.linalg.solve_ex(hessian, wanted - sums).result
-        trial = x + move.nan_to_num(0.0).clamp(-10, 10)
-        error, trial_error = (_error(kernel, y, target, weight) for y in (x, trial))
-        x = torch.where((trial_error < error)[:, None], trial, x)
-        open_tasks = torch.minimum(error, trial_error) > tol
+        swept = weight * (x + math.log(target) - sums.log())
+        error = (swept - x).abs().amax(1)
+        open_tasks = error > tol
         if not bool(open_tasks.all()):
             v[todo] = x
             todo, kernel, x = todo[open_tasks], kernel[open_tasks], x[open_tasks]
             if not len(todo):
                 break
+            sums, plan = sums[open_tasks], plan[open_tasks]
+            swept, error = swept[open_tasks], error[open_tasks]
+        wanted = target * (-x / strength).clamp(max=80).exp()
+        hessian = torch.diag_embed(sums + wanted / strength) - plan.transpose(1, 2) @ plan
+        # Extreme logits make the system singular; the step is then no better and is not kept.
+        move = torch.linalg.solve_ex(hessian, wanted - sums).result
+        trial = x + move.nan_to_num(0.0).clamp(-10, 10)
+        sums, plan = _masses(kernel, trial)
+        after = (weight * (trial + math.log(target) - sums.log()) - trial).abs().amax(1)
+        worse = ~(after < error)
+        x = torch.where(worse[:, None], swept, trial)
+        if bool(worse.any()):
+            sums[worse], plan[worse] = _masses(kernel[worse], x[worse])
     v[todo] = x
     return torch.log_softmax(logits + v[:, None], dim=-1), v
-
-
-def _error(logits: Tensor, v: Tensor, target: float, weight: float) -> Tensor:
-    """How far one damped sweep would move the potentials, [tasks]."""
-    sums, _ = _masses(logits, v)
-    return (weight * (v + math.log(target) - sums.log()) - v).abs().amax(1)
 
 
 def _masses(logits: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,8 +39,11 @@ SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 # Share of the rounds over which the temperature rises to its full value.
 RISE = 0.3
-# A task has settled when no responsibility changes by more than this.
-SETTLED = 0.01
+# A task has settled when no responsibility changes by more than this; on base classes smaller
+# values change accuracy by less than 0.1 points.
+SETTLED = 0.1
+# Error of class masses (of their logarithms) that is good enough before the last round.
+LOOSE = 1e-3
 # Factors of final scores where calibration is not chosen: the geometric means of the best ones on
 # base classes of six data sets (benchmarks/marginal_settings.py), where they range from 0.06 to
 # 0.39 for queries used together and from 0.10 to 0.65 for queries alone.
@@ -385,7 +388,7 @@ class Marginal(Method):
             done = min(1.0, index / (RISE * self.n_iter))
             factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
             log_r, potentials = balanced_softmax(
-                factor * scores, settings.balance, start=potentials
+                factor * scores, settings.balance, start=potentials, tol=LOOSE
             )
             r = log_r.exp()
             moving = (r - before).abs().amax((1, 2)) > SETTLED

@@ -62,6 +62,30 @@ def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
     return torch.stack(parts, dim=-1)
 
 
+def unique_patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The patterns of views that occur and which one each sample has.
+
+    Args:
+        mask: bool [n, V].
+
+    Returns:
+        patterns: bool [P, V].
+        pattern: int64 [n], positions in `patterns`.
+
+    Example:
+        >>> patterns, pattern = unique_patterns(torch.tensor([[True, False], [True, True]]))
+        >>> patterns[pattern].tolist()
+        [[True, False], [True, True]]
+    """
+    n_views = mask.shape[1]
+    if n_views > 62:
+        return torch.unique(mask, dim=0, return_inverse=True)
+    # As numbers: sorting rows is many times slower.
+    powers = 1 << torch.arange(n_views, device=mask.device)
+    codes, pattern = torch.unique((mask * powers).sum(1), return_inverse=True)
+    return (codes[:, None] & powers) > 0, pattern
+
+
 def conditional_gain(model: Gaussians, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """How the coordinates of missing views follow from those of present ones, under S + B.
 
@@ -87,7 +111,7 @@ def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
     to treat it as data.
     """
     rows, out = samples.flatten(0, -2), samples.flatten(0, -2).clone()
-    patterns, pattern = torch.unique(mask.flatten(0, -2), dim=0, return_inverse=True)
+    patterns, pattern = unique_patterns(mask.flatten(0, -2))
     for index in range(len(patterns)):
         members = (pattern == index).nonzero()[:, 0]
         seen, gone, gain = conditional_gain(model, patterns[index])
@@ -173,7 +197,7 @@ def gather_evidence(
     n_support = support.shape[1]
     mask = torch.cat([support_mask, query_mask], dim=1)
     samples = torch.cat([support, query], dim=1) - model.mean
-    patterns, pattern = torch.unique(mask.flatten(0, 1), dim=0, return_inverse=True)
+    patterns, pattern = unique_patterns(mask.flatten(0, 1))
     known = model.columns(patterns.any(0))
     root = prior_root(model, known, rank)
     place = torch.full((sum(model.dims),), -1, device=samples.device)
@@ -245,8 +269,9 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> Tensor:
     factor = torch.linalg.cholesky(belief.precision)
     second = torch.cholesky_inverse(factor)
     mean = (second @ belief.shift[..., None])[..., 0]
-    second += mean[..., None] * mean[..., None, :]
-    spread = second.flatten(0, 1).flatten(1) @ evidence.information.flatten(1).T  # [TC, P]
+    flat = mean.flatten(0, 1)
+    moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
+    spread = moments.flatten(1) @ evidence.information.flatten(1).T  # [TC, P]
     spread = spread.reshape(*mean.shape[:2], -1).transpose(1, 2)  # [T, P, C]
     index = evidence.query_pattern[..., None].expand(-1, -1, mean.shape[1])
     return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2
