@@ -45,6 +45,7 @@ def test_a_table_goes_to_stdout_and_to_files(
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "scene15.md", "scene15.csv", "scene15.tex",
     }  # fmt: skip
+    assert "not available" in invoke(*arguments[:-2], "--stored")[1]
     again = invoke(*arguments)
     assert again[1] == out
     assert "to compute" not in again[2]

@@ -79,6 +79,9 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Compute nothing; show what the store has.")
+    ] = False,
     only: Annotated[
         str, typer.Option(help="Run these methods alone, separated by commas.", show_default=False)
     ] = "",
@@ -129,7 +132,7 @@ def reproduce(
     )  # fmt: skip
     desk = Desk(
         store=store, others=tuple(others or ()), jobs=jobs, cluster=cluster,
-        progress=make_progress(),
+        progress=make_progress(), compute=not stored,
     )  # fmt: skip
     if plan:
         _show_plan(wanted, wish, desk)

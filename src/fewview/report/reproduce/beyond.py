@@ -90,7 +90,7 @@ def draw(name: str, gathered: Sequence[Gathered], wish: Wish, command: str) -> P
     rows = curve_rows(gathered)
     figure = new_figure(2.7)
     axes = figure.subplots(1, len(SMALL_SETS), sharey=True)
-    methods = [PRINTED[method] for method in COMPARED]
+    methods = [PRINTED[method.partition(":")[0]] for method in COMPARED]
     handles: dict[str, Any] = {}
     for axis, dataset in zip(axes, (SHORT[d] for d in SMALL_SETS), strict=True):
         for k, method in enumerate(methods):

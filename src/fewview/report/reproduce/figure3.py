@@ -20,12 +20,12 @@ from fewview.report.reproduce.drawing import (
 )
 from fewview.report.reproduce.embeddings import Cloud, latent_cloud, set_stage, tsne
 from fewview.report.reproduce.sheets import Sheet, versions_line
-from fewview.report.reproduce.studies import Wish, has_data
+from fewview.report.reproduce.studies import MARGINAL, Wish, has_data
 from fewview.views import FewviewError
 
 PANELS = {
     "Concat": "proto", "CPM": "cpm", "CPM-GAN": "cpm-gan", "COMPLETER": "completer",
-    "ICMSC": "icmsc", "UGDA": "ugda", "Marginal": "marginal",
+    "ICMSC": "icmsc", "UGDA": "ugda", "Marginal": MARGINAL,
 }  # fmt: skip
 COLUMNS = ("panel", "shown", "accuracy", "nearest_is_own", "note")
 
@@ -38,7 +38,7 @@ def make_figure(wish: Wish, command: str) -> Picture:
     clouds: dict[str, Cloud] = {}
     troubles: dict[str, str] = {}
     for panel, text in PANELS.items():
-        if text not in known:
+        if text.partition(":")[0] not in known:
             troubles[panel] = "not available"
             continue
         try:

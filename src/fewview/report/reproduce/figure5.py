@@ -89,6 +89,10 @@ def draw(gathered: Sequence[Gathered], wish: Wish, command: str) -> Picture:
         ),
         versions=versions_line(stored),
         command=command,
-        notes=("the paper has 400 tasks per repetition", TEXT_NUMBERS),
+        notes=(
+            "the paper has 400 tasks per repetition",
+            "Marginal has its stated settings, as they cannot be chosen on few base classes",
+            TEXT_NUMBERS,
+        ),
     )
     return Picture(sheet=sheet, figure=figure)
