@@ -228,6 +228,26 @@ def test_mistakes_are_one_message_and_leave_nothing_behind(
     assert sorted(p for p in tmp_path.rglob("*") if p.name != "advice") == before
 
 
+def test_open_set(invoke: Invoke, tmp_path: Path) -> None:
+    methods = "proto,marginal:settings=default"
+    code, out, errors = invoke(
+        "bench", "digits", "--methods", methods, "--eta", "0,0.5", "--splits", "2",
+        "--episodes", "6", "--open-set", "--json", "open.json",
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "precision at recall 0.9" in out
+    rows = json.loads((tmp_path / "open.json").read_text())
+    assert [(row["method"], row["eta"]) for row in rows] == [
+        ("proto", 0.0), ("marginal:settings=default", 0.0),
+        ("proto", 0.5), ("marginal:settings=default", 0.5),
+    ]  # fmt: skip
+    for row in rows:
+        assert (row["way"], row["n_episodes"]) == (2, 12)  # 4 novel digits: two are unknown
+        assert row["auroc"] > 60
+        assert row["precision_at_recall_90"] >= 50  # as many unknown as known: chance is 50
+    assert rows[0]["auroc"] > rows[2]["auroc"]
+
+
 @pytest.mark.parametrize("command", ["advise", "fit", "predict"])
 def test_help_has_examples(invoke: Invoke, command: str) -> None:
     code, out, _ = invoke(command, "--help")

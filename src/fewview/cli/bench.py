@@ -11,6 +11,7 @@ import typer
 from fewview.cli.text import examples, print_table
 
 if TYPE_CHECKING:
+    from fewview.evaluate.grid import Grid
     from fewview.evaluate.runner import Outcome
     from fewview.evaluate.summary import Row
 
@@ -23,6 +24,7 @@ EPILOG = examples(
     "fewview bench handwritten --protocol paper --scaling paper --padding paper",
     "as in the paper: one split, 400 episodes",
     "fewview bench my_data.npz --query-counts dirichlet:2", "your own file, unbalanced queries",
+    "fewview bench digits --methods marginal,proto --open-set", "are unknown classes noticed?",
 )  # fmt: skip
 
 DATASETS = Annotated[
@@ -111,6 +113,14 @@ def bench(
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose every method's settings on base classes.")
     ] = False,
+    open_set: Annotated[
+        bool,
+        typer.Option(
+            "--open-set",
+            help="Half of the classes of a task have no supports: how well are their queries "
+            "found? Reports AUROC and precision at recall 0.9; results are not stored.",
+        ),
+    ] = False,
     protocol: Annotated[
         str,
         typer.Option(help="'splits': 10 class splits x 40 episodes; 'paper': 1 split x 400."),
@@ -140,6 +150,9 @@ def bench(
         scaling=scaling, padding=padding, device=device, dtype=dtype, tune=tune,
         protocol=protocol, data_dir=data_dir,
     )  # fmt: skip
+    if open_set:
+        _open_set(grid, json)
+        return
     try:
         rows, outcome = run_bench(
             grid,
@@ -155,6 +168,35 @@ def bench(
     if json is not None:
         print(f"written: {json}", file=sys.stderr)
     report_failures(outcome)
+
+
+def _open_set(grid: Grid, json: str | None) -> None:
+    """Run the open-set benchmark, print one table, write JSON."""
+    from fewview.evaluate.open_set import run_open_set
+    from fewview.evaluate.options import write_json
+
+    rows = run_open_set(grid, lambda text: print(text, file=sys.stderr))
+    header = (
+        "data set", "task", "eta", "method", "right among known %", "AUROC %",
+        "precision at recall 0.9 %", "AUROC by probability %",
+    )  # fmt: skip
+    lines = [
+        (
+            row["dataset"],
+            f"{row['way']}+{row['way']} classes, {row['shot']}-shot",
+            f"{row['eta']:.2g}",
+            row["method"],
+            f"{row['accuracy']:.1f}",
+            f"{row['auroc']:.1f} ±{row['auroc_error']:.1f}",
+            f"{row['precision_at_recall_90']:.1f}",
+            f"{row['auroc_of_probability']:.1f}",
+        )
+        for row in rows
+    ]
+    print_table(header, lines, right=(4, 5, 6, 7))
+    if json is not None:
+        write_json(rows, json)
+        print(f"written: {json}", file=sys.stderr)
 
 
 def stop_politely(store: str | None) -> None:
