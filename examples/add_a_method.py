@@ -17,7 +17,7 @@ from fewview.methods.registry import register
 
 
 def vote(support: Tensor, query: Tensor, members: Tensor) -> Tensor:
-    """Log-probabilities of the classes in one view, [tasks, n_query, way].
+    """Probabilities of the classes in one view, [tasks, n_query, way].
 
     Args:
         support: [tasks, n_support, width].
@@ -28,16 +28,16 @@ def vote(support: Tensor, query: Tensor, members: Tensor) -> Tensor:
     distances = squared_distances(query, class_means(support, members)) / support.shape[-1]
     # A class without the view is as far away as the others are on average.
     mean = (distances * known).sum(-1, keepdim=True) / known.sum(-1, keepdim=True).clamp(min=1)
-    return torch.log_softmax(-torch.where(known, distances, mean), dim=-1)
+    return torch.softmax(-torch.where(known, distances, mean), dim=-1)
 
 
 @register("view-vote")
 @dataclass(kw_only=True, eq=False, repr=False)
 class ViewVote(Method):
-    """Mean over a query's views of the log-probability by distance to the class mean.
+    """Mean over a query's views of the probability by distance to the class mean.
 
     Args:
-        sharpness: how much a difference of distances counts.
+        sharpness: how sure one view may be: large values let a single view decide.
 
     Example:
         >>> clf = ViewVote().fit({"a": [[0.0], [9.0]], "b": [[1.0], [5.0]]}, ["cat", "dog"])
@@ -63,7 +63,8 @@ class ViewVote(Method):
             members = batch.one_hot() * batch.support_mask[..., view, None]
             votes = vote(scale * support, scale * query, members)
             total = total + votes * batch.query_mask[..., view, None]
-        return total / batch.query_mask.sum(-1, keepdim=True).clamp(min=1)
+        mean = total / batch.query_mask.sum(-1, keepdim=True).clamp(min=1)
+        return mean.clamp(min=1e-12).log()
 
 
 if __name__ == "__main__":

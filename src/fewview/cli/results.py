@@ -108,6 +108,11 @@ def results(
     wanted = [text for text in conditions if not text.strip().startswith("status")]
     with stores.Store(store_path(store), write=False) as reader:
         found = reader.select(wanted)
+    if not found:
+        of_these = f" that meets {' and '.join(wanted)}" if wanted else ""
+        raise FewviewError(
+            f"{store_path(store)}: no result{of_these}; 'fewview bench --store ...' adds results"
+        )
     found, status = _by_status(found, [text for text in conditions if text not in wanted])
     if compare or diagram:
         current = [result for result in found if status[result.cell.hash] != "stale"]
