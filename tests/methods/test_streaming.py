@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +217,40 @@ def test_progress_and_earlier_streams(tmp_path: Path) -> None:
         for view, moments in views.items():
             other = again.statistics.classes[label][view]  # type: ignore[union-attr]
             assert torch.equal(moments.scatter(), other.scatter())
+
+
+@pytest.mark.parametrize("name", ["ugda", "marginal:settings=default", "proto"])
+def test_workers_find_the_same(name: str) -> None:
+    data = samples(900, 4, np.float64)
+    method = create(name, dtype="float64")
+    parts = [data[start : start + 100] for start in range(0, 900, 100)]
+    done: list[int] = []
+    one = BaseStream.gather(method, parts, data)
+    three = BaseStream.gather(method, parts, data, done.append, workers=3)
+    assert done == [100] * 9
+    assert three.classes == one.classes
+    assert three.patterns == one.patterns
+    states = [stream.finish(method).prepared.state for stream in (one, three)]
+    order = np.argsort([list(one.classes).index(label) for label in three.classes])
+    for mine, other in zip(*(flat_tensors(state) for state in states), strict=True):
+        same = mine.shape == other.shape
+        assert same
+        if name == "ugda" and len(mine) == 4:
+            other = other[order]
+        assert torch.allclose(mine, other, atol=1e-9)
+    with pytest.raises(FewviewError, match="0 workers"):
+        BaseStream.gather(method, parts, workers=0)
+
+
+def flat_tensors(value: object) -> list[torch.Tensor]:
+    """All float tensors of a state, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value] if value.is_floating_point() else []
+    if isinstance(value, tuple):
+        return [item for part in value for item in flat_tensors(part)]
+    if is_dataclass(value):
+        return [t for item in fields(value) for t in flat_tensors(getattr(value, item.name))]
+    return []
 
 
 def test_nothing_to_gather() -> None:

@@ -47,26 +47,26 @@ class ViewMoments:
     @classmethod
     def of(cls, rows: Tensor) -> ViewMoments:
         """Gather from rows [n, d]; products are taken in their own dtype and summed in float64."""
-        return cls._of(rows.numpy())
+        array = rows.numpy()
+        mean = array.mean(axis=0, dtype=np.float64)
+        if len(array) <= array.shape[1]:
+            return cls(len(array), torch.from_numpy(mean), torch.from_numpy(array - mean))
+        total = _deviations(array, mean, array[:0])
+        return cls(len(array), torch.from_numpy(mean), torch.from_numpy(total), summed=True)
 
-    @classmethod
-    def _of(cls, rows: NDArray[Any], before: ViewMoments | None = None) -> ViewMoments:
-        """Gather from rows, on top of what was gathered before."""
-        count, width = rows.shape
-        mean = rows.mean(axis=0, dtype=np.float64)
-        n_before = 0 if before is None else before.count
-        if n_before + count <= width:
-            found = cls(count, torch.from_numpy(mean), torch.from_numpy(rows - mean))
-            return found if before is None else before.merge(found)
-        about = mean.astype(rows.dtype)
-        # Deviations will be from the mean as the rows' dtype has it; take that back.
-        rest = mean - about
-        total = np.outer(-count * rest, rest)
-        for start in range(0, count, BLOCK):
-            step = rows[start : start + BLOCK] - about
-            total += step.T @ step  # numpy sees the symmetry and halves the work
-        found = cls(count, torch.from_numpy(mean), torch.from_numpy(total), summed=True)
-        return found if before is None else before.merge(found)
+    def with_rows(self, rows: Tensor) -> ViewMoments:
+        """Moments of these samples and more of them, rows [n, d]; as `merge`, but quicker."""
+        if not self.summed:
+            return self.merge(ViewMoments.of(rows))
+        array = rows.numpy()
+        count = self.count + len(array)
+        mean = array.mean(axis=0, dtype=np.float64)
+        step = mean - self.mean.numpy()
+        # The means of both differ too (see `merge`): as one more deviation.
+        between = (self.count * len(array) / count) ** 0.5 * step[None]
+        total = self.spread.numpy() + _deviations(array, mean, between)
+        mean = self.mean.numpy() + step * (len(array) / count)
+        return ViewMoments(count, torch.from_numpy(mean), torch.from_numpy(total), summed=True)
 
     def merge(self, other: ViewMoments) -> ViewMoments:
         """Moments of both sets of samples together (Chan, Golub and LeVeque 1979)."""
@@ -117,6 +117,22 @@ class ViewMoments:
         axis[0] += self.count**0.5
         shared = (2 / axis.square().sum()) * (axis @ self.spread)
         return self.spread[1:] - axis[1:, None] * shared
+
+
+def _deviations(rows: NDArray[Any], mean: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
+    """Sum of the products of deviations, float64 [d, d], with `more` [r, d] deviations added."""
+    about = mean.astype(rows.dtype)
+    total: NDArray[Any] = np.zeros(())
+    for start in range(0, len(rows), BLOCK):
+        step = rows[start : start + BLOCK] - about
+        if start == 0 and len(more):
+            step = np.concatenate([step, more.astype(rows.dtype)])
+        part = step.T @ step  # numpy sees the symmetry and halves the work
+        total = part if len(rows) <= BLOCK else total + part
+    rest = mean - about
+    if len(rows) * np.abs(rest).max() ** 2 > 1e-14 * total.diagonal().max():
+        total = total - np.outer(len(rows) * rest, rest)  # the mean above was a rounded one
+    return total.astype(np.float64, copy=False)
 
 
 def _products(root: Tensor) -> Tensor:
@@ -172,8 +188,9 @@ class ClassStatistics:
             counts = np.bincount(data.codes[rows], minlength=len(known))
             ends = np.cumsum(counts)
             for code in np.flatnonzero(counts).tolist():
-                part = block[rows[ends[code] - counts[code] : ends[code]]]
-                known[code][view] = ViewMoments._of(part, known[code].get(view))
+                part = torch.from_numpy(block[rows[ends[code] - counts[code] : ends[code]]])
+                before = known[code].get(view)
+                known[code][view] = before.with_rows(part) if before else ViewMoments.of(part)
         return self
 
     def merge(self, other: ClassStatistics) -> ClassStatistics:

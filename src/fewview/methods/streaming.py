@@ -8,14 +8,17 @@ in any order and on any number of machines.
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fewview.methods.fitted import FittedBase, usual_task
@@ -101,7 +104,8 @@ class BaseStream:
     def update(self, part: MultiViewData) -> BaseStream:
         """Add labelled samples."""
         # A private copy: earlier streams stay what they were.
-        return self._grown(part, copy.deepcopy(self.statistics))
+        own = self._with_own_statistics()
+        return own._grown(part, own.statistics)
 
     def _grown(self, part: MultiViewData, statistics: Statistics | None) -> BaseStream:
         """Add samples, to statistics that nobody else holds."""
@@ -119,15 +123,18 @@ class BaseStream:
         )
         counts = tuple(c + int(n) for c, n in zip(self.counts, part.mask.sum(axis=0), strict=True))
         sizes = zip(part.classes.tolist(), np.bincount(part.codes).tolist(), strict=True)
-        rows, times = np.unique(part.mask, axis=0, return_counts=True)
-        seen = zip(map(tuple, rows.tolist()), times.tolist(), strict=True)
+        if part.mask.all():
+            seen = {(True,) * part.n_views: len(part)}
+        else:
+            rows, times = np.unique(part.mask, axis=0, return_counts=True)
+            seen = dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True))
         return replace(
             self,
             statistics=statistics,
             sums=sums,
             counts=counts,
             classes=_added(self.classes, dict(sizes)),
-            patterns=_added(self.patterns, dict(seen)),
+            patterns=_added(self.patterns, seen),
         )
 
     @classmethod
@@ -137,14 +144,17 @@ class BaseStream:
         parts: Iterable[MultiViewData],
         sample: MultiViewData | None = None,
         progress: Callable[[int], None] | None = None,
+        workers: int = 1,
     ) -> BaseStream:
-        """Go through all parts of a base set once; one part at a time is in memory.
+        """Go through all parts of a base set once; one part per worker is in memory.
 
         Args:
             method: with its parameters.
             parts: labelled samples, for instance `NpyFolder.open(path).parts()`.
             sample: what fixes the scaling (and Marginal's axes); the first part when None.
             progress: called with the number of samples after every part.
+            workers: threads that take turns, each with one core and sums of its own, which are
+                merged in the end. The answer depends on their number only by rounding.
 
         Example:
             >>> from fewview.methods.checks import synthetic_data
@@ -153,15 +163,36 @@ class BaseStream:
             >>> BaseStream.gather(UGDA(), [base[:50], base[50:]]).n_samples
             120
         """
-        stream = None if sample is None else cls.start(method, sample)
-        for part in parts:
-            stream = cls.start(method, part) if stream is None else stream
-            stream = stream._grown(part, stream.statistics)
-            if progress is not None:
-                progress(len(part))
-        if stream is None:
+        if workers < 1:
+            raise FewviewError(f"{workers} workers; give a positive number")
+        streams: list[BaseStream] = []
+        pending: dict[int, Future[BaseStream]] = {}
+
+        def finish(worker: int) -> None:
+            if worker in pending:
+                before = streams[worker].n_samples
+                streams[worker] = pending.pop(worker).result()
+                if progress is not None:
+                    progress(streams[worker].n_samples - before)
+
+        # Products of this size are too small to share; threads of the library would only wait.
+        with ThreadPoolExecutor(workers) as pool, threadpool_limits(1):
+            for index, part in enumerate(parts):
+                if not streams:
+                    first = cls.start(method, part if sample is None else sample)
+                    streams = [first._with_own_statistics() for _ in range(workers)]
+                worker = index % workers
+                finish(worker)
+                stream = streams[worker]
+                pending[worker] = pool.submit(stream._grown, part, stream.statistics)
+            for worker in sorted(pending):
+                finish(worker)
+        if not streams:
             raise FewviewError("the base set has no parts; give at least one")
-        return stream
+        return functools.reduce(cls.merge, streams)
+
+    def _with_own_statistics(self) -> BaseStream:
+        return replace(self, statistics=copy.deepcopy(self.statistics))
 
     def merge(self, other: BaseStream) -> BaseStream:
         """Put two streams together that were started alike, for instance on two machines."""

@@ -204,7 +204,7 @@ def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> Mu
     with np.errstate(all="ignore"):
         for index, block in enumerate(views.values()):
             # One sum per row tells whether anything in it is not finite, at the speed of memory.
-            odd = np.flatnonzero(~np.isfinite(block @ np.ones(block.shape[1], block.dtype)))
+            odd = np.flatnonzero(~np.isfinite(np.einsum("ij->i", block)))
             mask[odd, index] = False
             careful |= not np.isnan(block[odd]).all()
     if careful or not mask.any(axis=1).all() or labels.dtype.kind == "u":

@@ -52,13 +52,6 @@ class Projection:
             tuple(torch.zeros(width, dtype=torch.float64) for width in dims),
         )
 
-    def to(self, dtype: torch.dtype) -> Projection:
-        """Return the same in another dtype."""
-        return Projection(
-            tuple(axes.to(dtype) for axes in self.axes),
-            tuple(shift.to(dtype) for shift in self.shift),
-        )
-
     def apply(self, views: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Project rows and put the views side by side, zeros where a view is missing.
 

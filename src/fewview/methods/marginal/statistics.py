@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.methods.marginal.model import Gaussians, view_sums
@@ -62,29 +64,37 @@ class MarginalStatistics:
 
         Samples are projected in their own dtype, a few thousand at a time; sums are float64.
         """
-        places = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())]
-        projections: dict[torch.dtype, Projection] = {}
+        places = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())].numpy()
+        blocks = list(data.views.values())
+        dtype = np.result_type(*blocks)
+        axes = [part.numpy().astype(dtype) for part in self.projection.axes]
+        shifts = [part.numpy().astype(dtype) for part in self.projection.shift]
         for start in range(0, len(data), ROWS):
             part = slice(start, start + ROWS)
-            mask = torch.from_numpy(data.mask[part].copy())
-            views = [torch.from_numpy(block[part].copy()) for block in data.views.values()]
-            if not bool(mask.all()):
-                views = [view.nan_to_num(0.0) for view in views]
-            dtype = max((view.dtype for view in views), key=lambda kind: kind.itemsize)
-            projection = projections.setdefault(dtype, self.projection.to(dtype))
-            rows = projection.apply([view.to(dtype) for view in views], mask).double()
-            self._add(rows, mask, places[part])
+            mask = data.mask[part]
+            parts = []
+            for view, block in enumerate(blocks):
+                rows = block[part] @ axes[view] - shifts[view]
+                rows[~mask[:, view]] = 0.0
+                parts.append(rows)
+            self._add(np.concatenate(parts, axis=1, dtype=np.float64), mask, places[part])
         return self
 
-    def _add(self, rows: Tensor, mask: Tensor, place: Tensor) -> None:
+    def _add(
+        self, rows: NDArray[np.float64], mask: NDArray[np.bool_], place: NDArray[np.int64]
+    ) -> None:
         """Add projected rows [n, d], mask [n, V], classes [n]."""
-        present = mask.double()
-        for view in range(present.shape[1]):
-            seen = present[:, view, None]
-            self.counts[:, view].index_add_(0, place, seen * present)
-            self.sums[:, view].index_add_(0, place, seen * rows)
-        array = rows.numpy()
-        self.products += torch.from_numpy(array.T @ array)  # numpy sees the symmetry
+        # Sorted, the rows of a class are one stretch, which is summed at once.
+        order = np.argsort(place, kind="stable")
+        classes, starts = np.unique(place[order], return_index=True)
+        where = torch.from_numpy(classes)
+        for view in range(mask.shape[1]):
+            seen = mask[order, view, None]
+            counts = np.add.reduceat(seen * mask[order].astype(np.float64), starts)
+            sums = np.add.reduceat(rows[order] * seen, starts)
+            self.counts[where, view] += torch.from_numpy(counts)
+            self.sums[where, view] += torch.from_numpy(sums)
+        self.products += torch.from_numpy(rows.T @ rows)  # numpy sees the symmetry
 
     def merge(self, other: MarginalStatistics) -> MarginalStatistics:
         """Statistics of both together, as a new object; both must share one projection."""
