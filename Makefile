@@ -11,13 +11,14 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo test lint types clean
+.PHONY: help install demo docs test lint types clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install   create .venv with pinned versions"
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
+	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make clean     remove .venv, caches and outputs"
 
 install: $(STAMP)
@@ -33,6 +34,9 @@ demo: install
 
 test: install lint types
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+docs: install
+	$(BIN)/python docs/_tools/build.py
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,14 +1,21 @@
-"""README and docs: code runs, commands exist, links lead somewhere, drawings are well made."""
+"""README and docs: code runs, commands exist, links lead somewhere, drawings are well made, and
+every public name and every method has a page on the site."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
+import pkgutil
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +26,23 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DRAWINGS = sorted((ROOT / "docs" / "images").glob("*.svg"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def tool(name: str) -> Any:
+    """A module of docs/_tools, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    pages: dict[str, str] = tool("pages").generate()
+    return pages
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
@@ -87,13 +111,15 @@ def test_the_readme_is_as_short_as_it_should_be() -> None:
 
 
 def fewview_commands() -> list[tuple[str, list[str]]]:
-    """Every `fewview ...` on the pages: in shell blocks and in code within a sentence."""
+    """Every `fewview ...` on the pages: in shell blocks, indented, and within a sentence."""
     found = []
     for page in PAGES:
         for words in commands(page):
             if words[0] == "fewview":
                 found.append((in_tests(page), words[1:]))
         text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        for line in re.findall(r"^    fewview (.*)$", text.replace("\\\n", " "), re.MULTILINE):
+            found.append((in_tests(page), shlex.split(line, comments=True)))
         for inline in re.findall(r"`fewview ([^`\n]+)`", text):
             found.append((in_tests(page), shlex.split(inline)))
     return found
@@ -103,20 +129,37 @@ def fewview_commands() -> list[tuple[str, list[str]]]:
     ("page", "words"), [pytest.param(*item, id=" ".join(item[1])) for item in fewview_commands()]
 )
 def test_commands_in_the_documentation_exist(page: str, words: list[str]) -> None:
-    """Parse every command with its options, without running it."""
-    import click
+    parse(words)
+
+
+@cache
+def fewview_command() -> Any:
     from typer.main import get_command
 
     from fewview.cli.app import app
 
-    command: click.Command = get_command(app)
-    context = click.Context(command, info_name="fewview")
-    while isinstance(command, click.Group):
-        name, found, words = command.resolve_command(context, words)
-        assert found is not None, f"{page}: {name}"
-        command, context = found, click.Context(found, info_name=name, parent=context)
-    if "--help" not in words:
-        command.make_context(context.info_name, list(words))
+    return get_command(app)
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command with its options, without running it."""
+    command = fewview_command()
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"no command {words[0]!r}"
+        command, words = command.commands[words[0]], words[1:]
+    if words and "--help" not in words:  # without any words it is the name of a command
+        command.make_context("fewview", list(words))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["nonsense", "data nonsense", "bench digits --nonsense", "bench --eta 0", "bench x --splits"],
+)
+def test_a_wrong_command_would_be_found(line: str) -> None:
+    with pytest.raises(
+        Exception, match=r"no command|No such option|[Mm]issing|requires an argument"
+    ):
+        parse(shlex.split(line))
 
 
 def test_the_commands_of_the_readme_run(
@@ -147,11 +190,13 @@ def test_scripts_that_the_documentation_names_exist() -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=in_tests)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page: Path, generated: dict[str, str]) -> None:
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if not target.startswith(("http://", "https://", "mailto:")):
             path, _, anchor = target.partition("#")
+            if path in generated:
+                continue
             assert (page.parent / path).exists(), f"{page.name}: {target}"
             if anchor:
                 titles = re.findall(r"^#+ (.*)$", (page.parent / path).read_text(), re.MULTILINE)
@@ -185,6 +230,135 @@ def test_lines_are_of_readable_length() -> None:
     for page in PAGES:
         for line in BLOCK.sub("", page.read_text(encoding="utf-8")).splitlines():
             assert len(line) <= 100 or line.startswith(("|", "![")), f"{page.name}: {line}"
+
+
+# ------------------------------------------------------------------ the site
+
+
+def offered_names() -> set[str]:
+    """Public names by a way of their own: `__all__` of every package, wherever it is."""
+    found = {f"fewview.{name}" for name in fewview.__all__}
+    for module in pkgutil.walk_packages(fewview.__path__, "fewview."):
+        if module.ispkg:
+            package = importlib.import_module(module.name)
+            found |= {f"{module.name}.{name}" for name in getattr(package, "__all__", ())}
+    return found
+
+
+def test_every_public_name_has_a_page(generated: dict[str, str]) -> None:
+    pages = tool("pages")
+    home = {}
+    for name in pages.public_names():
+        for path in (name.path, *name.others):
+            home[path] = f"{pages.page_of(name)}.md"
+    assert offered_names() - set(home) == set()
+    for path, page in home.items():
+        short = path.rpartition(".")[2]
+        value = getattr(importlib.import_module(path.rpartition(".")[0]), short)
+        directive = rf"\.\. auto(class|function):: [\w.]+\.{re.escape(short)}$"
+        if isinstance(value, type) or callable(value):
+            assert re.search(directive, generated[page], re.MULTILINE), f"{path} not on {page}"
+        else:
+            assert f"`{short}`" in generated[page], f"{path} not on {page}"
+    lowered = [page.lower() for page in generated]
+    assert len(lowered) == len(set(lowered)), "two pages are one file where case does not count"
+
+
+def test_a_name_without_a_page_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fewview.views as package
+
+    monkeypatch.setattr(package, "__all__", [*package.__all__, "forgotten"])
+    assert "fewview.views.forgotten" in offered_names()
+
+
+def test_every_method_has_a_page(generated: dict[str, str]) -> None:
+    from fewview.methods.registry import get_entry, names
+
+    for name in names():
+        entry = get_entry(name)
+        if not entry.factory.__module__.startswith("fewview."):
+            continue  # from the documentation's own examples, or an installed package
+        page = generated[f"methods/{entry.factory.__name__.lower()}.md"]
+        tags = entry.create().tags
+        assert f"`{name}`" in page
+        assert f"[`{name}`]" in generated["methods/index.md"]
+        said = dict(re.findall(r"^\| ([\w ]+) \| (.*) \|$", page, re.MULTILINE))
+        for row, sign, tag in (
+            ("queries", "looked at together", tags.transductive),
+            ("missing views", "handled by the method itself", tags.handles_missing),
+            ("classes among the queries", "assumed to be equally frequent", tags.assumes_balance),
+            ("neural networks", "trained", tags.trained),
+        ):
+            # Where names of a class differ, the row says it for each of them.
+            text = said[row].partition(f"`{name}`: ")[2] or said[row]
+            assert (sign in text.partition("; `")[0]) == tag, f"{name}: {said[row]}"
+
+
+def test_every_command_is_on_its_page(generated: dict[str, str]) -> None:
+    page = generated["reference/commands.md"]
+    for name, command in fewview_command().commands.items():
+        inner = getattr(command, "commands", None)
+        for title in [f"{name} {part}" for part in inner] if inner else [name]:
+            assert f"## fewview {title}\n" in page
+    assert "`--query-counts`" in page
+
+
+def test_commands_of_generated_pages_exist(generated: dict[str, str]) -> None:
+    lines = [
+        line
+        for text in generated.values()
+        for language, code in BLOCK.findall(text)
+        if language == "bash"
+        for line in code.splitlines()
+    ]
+    assert len(lines) > 30
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        assert words[0] == "fewview", line
+        parse(words[1:])
+
+
+def test_every_page_is_in_the_menu(generated: dict[str, str]) -> None:
+    menu = tool("pages").menu([*generated, *(page.name for page in PAGES)])
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.stem == "index" or f"\n{page.stem}\n" in menu, page.name
+
+
+def test_the_first_questions_are_answered() -> None:
+    """Users of neighbouring libraries ask these first; the first page leads to each answer."""
+    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    answers = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    for question in (
+        "How do I use my own data?",
+        "How do I predict one new sample?",
+        "Why are these not the paper's numbers?",
+        "What exactly is the missing rate?",
+        "Where do I get the data?",
+    ):
+        assert f"[{question}](questions.md#" in first
+        answer = answers.partition(f"## {question}\n")[2].partition("\n## ")[0]
+        assert len(answer.split()) > 30
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    """All pages are read and all links resolved; writing HTML would double the time."""
+    for package in ("sphinx", "furo", "myst_parser"):
+        pytest.importorskip(package, reason=f"{package} is not installed; it is in the extra 'dev'")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "docs/_tools/build.py",
+            "--builder",
+            "dummy",
+            "--output",
+            tmp_path / "site",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ------------------------------------------------------------------ drawings

@@ -76,7 +76,7 @@ def raw(states: Tensor, count: int) -> Tensor:
 def uniform(
     states: Tensor, shape: int | tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Draw uniform numbers on [0, 1), [*states.shape, *shape].
+    """Draw uniform numbers on [0, 1), `[*states.shape, *shape]`.
 
     Example:
         >>> bool((uniform(torch.arange(4), 100) < 1).all())
@@ -93,7 +93,7 @@ def uniform(
 def normal(
     states: Tensor, shape: int | tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Draw standard normal numbers, [*states.shape, *shape] (Box and Muller 1958).
+    """Draw standard normal numbers, `[*states.shape, *shape]` (Box and Muller 1958).
 
     Example:
         >>> z = normal(torch.arange(10), 1000)
