@@ -11,13 +11,14 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs test lint types clean
+.PHONY: help install demo docs test bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install   create .venv with pinned versions"
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
+	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make clean     remove .venv, caches and outputs"
 
@@ -34,6 +35,10 @@ demo: install
 
 test: install lint types
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+bench: install
+	$(BIN)/python benchmarks/table.py
+	$(BIN)/python benchmarks/page.py
 
 docs: install
 	$(BIN)/python docs/_tools/build.py

@@ -1,0 +1,183 @@
+"""Puts docs/performance.md together from benchmarks/results/*.json, and draws its figure.
+
+python benchmarks/page.py
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from table import HEADER, RESULTS, Row, markdown
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "performance.md"
+FIGURE = ROOT / "docs" / "images" / "measured" / "growth.svg"
+
+INTRODUCTION = """\
+# Speed and growth
+
+How fast fewview is, against what the machine allows, and how time and memory grow with the job.
+This page is written by `python benchmarks/page.py` from the measurements in
+`benchmarks/results/`; every section names the command that measured it.
+"""
+
+FLOORS = """\
+A *floor* is the least time that an answer needs on the machine of that run: the larger of
+operations over the measured rate of a float32 matrix product and bytes over the measured rate of
+a copy. `benchmarks/floors.py` has the formula of every job. It counts the matrix work and the
+traffic that no way of computing the answer can avoid, and leaves out random numbers, softmax,
+sorting and what lies between the steps; symmetric products count half. *x reference* is how many
+tasks are done in the time of one task of UGDA's solver `reference`, which works as the authors'
+released code does, in the same run. Peak memory is what a job adds to the process.
+"""
+
+
+def paragraph(text: str) -> str:
+    """Wrapped to the width of a page."""
+    return textwrap.fill(text, 98, break_long_words=False, break_on_hyphens=False)
+
+
+def read(name: str) -> Any:
+    """Results of one benchmark, None where it has not run."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def table_section(title: str, content: Any) -> list[str]:
+    """The table of jobs."""
+    rates = content["rates"]
+    where = paragraph(
+        f"`{content['command']}` on {content['machine']}. Matrix product "
+        f"{rates['product'] / 1e9:,.0f} giga-operations per second, copy "
+        f"{rates['copy'] / 1e9:,.1f} GB per second."
+    )
+    rows = [Row(**row).cells() for row in content["rows"]]
+    return [f"## {title}", "", where, "", FLOORS, *markdown(HEADER, rows), ""]
+
+
+def growth_section(content: Any) -> list[str]:
+    """Exponents, and every point."""
+    fixed = ", ".join(f"{name} {value}" for name, value in content["fixed"].items())
+    lines = [
+        "## Growth", "",
+        paragraph(
+            f"`{content['command']}` on {content['machine']}. One size changes, the others are "
+            f"held: {fixed} (fewer tasks in the slower curves). An exponent of 1 means that twice "
+            "the size takes twice as long; it is fitted to the upper half of the points."
+        ),
+        "", "![Seconds against size, one panel per curve](images/measured/growth.svg)", "",
+    ]  # fmt: skip
+    header = ("size that grows", "method", "from", "to", "seconds", "exponent", "peak MiB")
+    rows = []
+    for curve in content["curves"].values():
+        for method, found in curve["methods"].items():
+            points = found["points"]
+            rows.append(
+                [
+                    curve["title"],
+                    method,
+                    f"{points[0]['size']:,}",
+                    f"{points[-1]['size']:,}",
+                    " ".join(f"{point['seconds']:.3g}" for point in points),
+                    f"{found['exponent']:.2f}",
+                    " ".join(f"{point['memory'] / 2**20:.0f}" for point in points),
+                ]
+            )
+    return [*lines, *markdown(header, rows), ""]
+
+
+def streaming_section(content: Any) -> list[str]:
+    """Base statistics from disk."""
+    options = content["options"]
+    reading = content["jobs"]["read"]["seconds"]
+    lines = [
+        "## Base classes from disk", "",
+        paragraph(
+            f"`{content['command']}` on {content['machine']}: {options['rows']:,} rows x "
+            f"{options['width']} features of {options['classes']} classes, "
+            f"{content['bytes'] / 1e9:.1f} GB. Reading the file alone takes {reading:.1f} s "
+            f"({content['bytes'] / 1e9 / reading:.2f} GB per second)."
+        ),
+        "",
+    ]  # fmt: skip
+    header = (
+        "statistics", "seconds", "matrix-product floor, s", "x the slower of reading and floor",
+        "peak MiB on top of the libraries",
+    )  # fmt: skip
+    rows = [
+        [
+            name,
+            f"{job['seconds']:.1f}",
+            f"{job['floor']:.1f}",
+            f"{job['seconds'] / job['slower']:.2f}",
+            f"{job['memory'] / 2**20:.0f}",
+        ]
+        for name, job in content["jobs"].items()
+        if name != "read"
+    ]
+    close = paragraph(
+        "Rows are scaled in their own dtype. Products of deviations are float32, at most 8192 rows "
+        "at a time, and are added up in float64: covariances differ from those of float64 products "
+        "by about 1e-6 of the two standard deviations (`tests/methods/test_streaming.py` holds "
+        "them to 1e-5). Scaling and Marginal's principal axes come from a sample of 20,000 rows."
+    )
+    return [*lines, *markdown(header, rows), "", close, ""]
+
+
+def draw_growth(content: Any) -> None:
+    """One panel per curve, both axes logarithmic."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "fewview"
+    from matplotlib import pyplot as plt
+
+    found = content["curves"]
+    columns = 4
+    rows = -(-len(found) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(12, 2.8 * rows), squeeze=False)
+    for axis in axes.flat[len(found) :]:
+        axis.axis("off")
+    for axis, curve in zip(axes.flat, found.values(), strict=False):
+        for method, line in curve["methods"].items():
+            points = line["points"]
+            axis.loglog(
+                [point["size"] for point in points],
+                [point["seconds"] for point in points],
+                marker="o", markersize=3, label=f"{method} ({line['exponent']:.2f})",
+            )  # fmt: skip
+        axis.set_title(curve["title"], fontsize=10)
+        axis.set_ylabel("seconds", fontsize=8)
+        axis.tick_params(labelsize=7)
+        axis.legend(fontsize=7, frameon=False)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+    plt.close(figure)
+
+
+def main() -> None:
+    lines = [INTRODUCTION]
+    for name, title in (("table-cpu", "On a laptop's CPU"), ("table-cuda", "On a GPU")):
+        content = read(name)
+        if content is not None:
+            lines += table_section(title, content)
+    growth = read("growth")
+    if growth is not None:
+        draw_growth(growth)
+        lines += growth_section(growth)
+    streaming = read("streaming")
+    if streaming is not None:
+        lines += streaming_section(streaming)
+    note = RESULTS / "note.md"
+    if note.exists():
+        lines += [note.read_text()]
+    PAGE.write_text("\n".join(lines).rstrip() + "\n")
+    print(f"saved {PAGE}")
+
+
+if __name__ == "__main__":
+    main()
