@@ -55,7 +55,7 @@ def table_section(title: str, content: Any) -> list[str]:
         f"{rates['copy'] / 1e9:,.1f} GB per second."
     )
     rows = [Row(**row).cells() for row in content["rows"]]
-    return [f"## {title}", "", where, "", FLOORS, *markdown(HEADER, rows), ""]
+    return [f"## {title}", "", where, "", *markdown(HEADER, rows), ""]
 
 
 def growth_section(content: Any) -> list[str]:
@@ -160,8 +160,8 @@ def draw_growth(content: Any) -> None:
 
 
 def main() -> None:
-    lines = [INTRODUCTION]
-    for name, title in (("table-cpu", "On a laptop's CPU"), ("table-cuda", "On a GPU")):
+    lines = [INTRODUCTION, FLOORS]
+    for name, title in (("table-cpu", "On a CPU"), ("table-cuda", "On a GPU")):
         content = read(name)
         if content is not None:
             lines += table_section(title, content)

@@ -223,7 +223,6 @@ class Bench:
         data, base, task, episodes = self.tasks(name)
         spec = get_spec(name)
         dims = list(data.view_dims.values())
-        shape = (task.way * task.shot, task.n_query, task.way, dims)
         few = episodes[: self.options.reference_episodes]
         authors = {
             "latent_dim": spec.latent_dim,
@@ -261,35 +260,46 @@ class Bench:
                     self.options.repeats,
                 )
                 took = min(took, again[1])
-            ranks = ranks_of(prepared.state)
-            if slow:
-                cost = floors.ugda_adam_cost(
-                    *shape, ranks, 100, spec.latent_dim or 512, 30, 10, 1000
-                )
-            elif text == "ugda":
-                cost = floors.ugda_exact_cost(
-                    *shape, ranks, 100, sum(evaluations) / max(len(chosen), 1)
-                )
-            elif text.startswith("marginal"):
-                state: Any = prepared.state
-                kept = list(state.model.dims)
-                rank = min(128, sum(kept))
-                rounds = 6 if text == TRANSDUCTIVE else 0
-                cost = floors.marginal_cost(*shape, kept, rank, task.eta, rounds)
-            elif text == "tim":
-                cost = floors.tim_cost(*shape, 1000)
-            else:
-                cost = floors.ptmap_cost(*shape, 20) if text == "ptmap" else floors.rfs_cost(*shape)
+            cost = self.cost(name, text, task, dims, prepared.state, sum(evaluations), len(chosen))
             if job == "ugda reference":
                 reference = took / len(chosen)
             row = Row(
-                job, name, self.device, len(chosen), took,
-                (cost * len(chosen)).seconds(self.rates), reference, peak,
-                accuracy(found, chosen),
+                job, name, self.device, len(chosen), took, cost.seconds(self.rates), reference,
+                peak, accuracy(found, chosen),
             )  # fmt: skip
             if self.device != "cpu" and self.options.agree and not slow:
                 row.note = self.agreement(text, data, base, task, chosen, found)
             self.add(row)
+
+    def cost(
+        self,
+        name: str,
+        text: str,
+        task: TaskSpec,
+        dims: list[int],
+        state: Any,
+        evaluations: int,
+        count: int,
+    ) -> Cost:
+        """What the answers of `count` tasks need; evaluations of ADSR are those of all of them."""
+        shape = (task.way * task.shot, task.n_query, task.way, dims)
+        if "solver" in text:
+            latent = get_spec(name).latent_dim or 512
+            ranks = ranks_of(state)
+            return floors.ugda_adam_cost(*shape, ranks, 100, latent, 30, 10, 1000) * count
+        if text == "ugda":
+            per_task = evaluations / max(count, 1)
+            return floors.ugda_exact_cost(*shape, ranks_of(state), 100, per_task) * count
+        if text.startswith("marginal"):
+            kept = list(state.model.dims)
+            rounds = 6 if text == TRANSDUCTIVE else 0
+            rank = min(128, sum(kept))
+            return floors.marginal_cost(*shape, kept, rank, task.eta, rounds) * count
+        if text == "tim":
+            return floors.tim_cost(*shape, 1000) * count
+        if text == "ptmap":
+            return floors.ptmap_cost(*shape, 20) * count
+        return floors.rfs_cost(*shape) * count
 
     def agreement(
         self, text: str, data: Any, base: Any, task: Any, episodes: Any, found: Any
@@ -316,9 +326,11 @@ class Bench:
         per_split = count // splits
         hits: list[float] = []
         seconds_base = 0.0
+        cost = Cost()
+        dims = list(data.view_dims.values())
 
         def run() -> None:
-            nonlocal seconds_base
+            nonlocal seconds_base, cost
             for split in range(splits):
                 classes = class_split(name, split, data_dir=self.options.data_dir)
                 base = data[np.isin(data.labels, classes.base)]
@@ -331,7 +343,11 @@ class Bench:
                     prepared = method.prepare_base(base, task)
                     if len(method_base._prepared.items) != before:
                         seconds_base += prepared.seconds
-                    found = predictions(method, data, prepared, episodes)
+                    with counted_evaluations() as evaluations:
+                        found = predictions(method, data, prepared, episodes)
+                    n, k = len(episodes), sum(evaluations)
+                    cost += self.cost(name, text, task, dims, prepared.state, k, n)
+                    cost += floors.episodes_cost(n, found.shape[1] + task.way * task.shot, dims)
                     hits.append(accuracy(found, episodes))
 
         _, took, peak = measured(run, self.device)
@@ -339,7 +355,7 @@ class Bench:
         return self.add(
             Row(
                 f"whole table, {label}", name, self.device, splits * per_split * len(etas), took,
-                memory=peak, accuracy=float(np.mean(hits)),
+                cost.seconds(self.rates), memory=peak, accuracy=float(np.mean(hits)),
                 note=f"{len(etas)} missing rates, base {seconds_base:.2f} s of it",
             )
         )  # fmt: skip

@@ -16,6 +16,8 @@ from fewview.views.random import GOLDEN, MIX_1, MIX_2, stream_key
 
 # Numbers handled at once: small enough to stay in cache, which is where the time goes on a CPU.
 CHUNK = 1 << 18
+# A GPU has no such cache to mind; few large pieces keep it busy.
+GPU_CHUNK = 1 << 24
 
 
 def _signed(value: int) -> int:
@@ -105,8 +107,9 @@ def normal(
     half = (count + 1) // 2
     flat = states.reshape(-1)
     out = torch.empty((flat.numel(), 2 * half), dtype=dtype, device=states.device)
-    rows = max(1, CHUNK // max(half, 1))
-    columns = min(half, CHUNK)
+    chunk = CHUNK if states.device.type == "cpu" else GPU_CHUNK
+    rows = max(1, chunk // max(half, 1))
+    columns = min(half, chunk)
     steps = torch.arange(1, half + 1, device=states.device) * _signed(GOLDEN)
     for top in range(0, flat.numel(), rows):
         for left in range(0, half, columns):
