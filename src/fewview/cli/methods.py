@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -20,21 +21,30 @@ def methods(
     ] = None,
 ) -> None:
     """List the methods and what they are: yes and no as their authors declared it."""
-    from fewview.methods.registry import get_entry, names
-
     if name is not None:
         _one(name)
         return
+    from fewview.cli.listing import remembered
+
     header = (
         "method", "class", "transductive", "base classes", "missing views", "assumes balance",
         "random draws", "trained", "version", "what it is",
     )  # fmt: skip
+    # Where methods are loaded already, some may have been added by hand.
+    loaded = "fewview.methods.registry" in sys.modules
+    print_table(header, _lines() if loaded else remembered(_lines))
+
+
+def _lines() -> list[list[str]]:
+    """One line per method."""
+    from fewview.methods.registry import get_entry, names
+
     lines = []
     for known in names():
         entry = get_entry(known)
         factory, tags = entry.factory, entry.create().tags
         lines.append(
-            (
+            [
                 known,
                 factory.__name__,
                 _yes(tags.transductive),
@@ -45,9 +55,9 @@ def methods(
                 _yes(tags.trained),
                 str(factory.version),
                 _first_line(factory.__doc__),
-            )
+            ]
         )
-    print_table(header, lines)
+    return lines
 
 
 def _one(name: str) -> None:
