@@ -20,10 +20,10 @@ METHODS = {
     "ugda (exact)": "ugda",
     "marginal, inductive": "marginal:settings=default:transductive=false",
     "marginal, inductive, variational score": (
-        "marginal:settings=default:transductive=false:score=variational"
+        "marginal:settings=default:transductive=false:scoring=variational"
     ),
     "marginal, transductive": "marginal:settings=default",
-    "marginal, transductive, variational score": "marginal:settings=default:score=variational",
+    "marginal, transductive, variational score": "marginal:settings=default:scoring=variational",
 }
 REPEATS = 3
 
