@@ -480,6 +480,8 @@ def test_loss_and_aggregator_claims() -> None:
     assert verdict("aggregator-loss", falling) is True
     wavy = {("loss", s): {k: 100.0 / k + 20 * (k % 2) for k in range(1, 31)} for s in sets}
     assert verdict("aggregator-loss", wavy) is False
+    ripple = {("loss", s): {k: 100.0 / k**2 + 0.5 * (k % 2) for k in range(1, 31)} for s in sets}
+    assert verdict("aggregator-loss", ripple) is True  # half a percent of the first loss
     parts = {("aggregator", s, "full IAA"): {0: 70.0} for s in sets}
     parts |= {("aggregator", s, "w/o AEU"): {0: 75.0} for s in sets}
     assert verdict("aggregator-aeu", parts) is False

@@ -138,7 +138,7 @@ def reproduce(
         _show_plan(wanted, wish, desk)
         return
     try:
-        absent = _make_all(wanted, wish, desk, output, _command(wish, store))
+        absent = _make_all(wanted, wish, desk, output, _command(wish, store, stored))
     except KeyboardInterrupt:
         stop_politely(store)
     if absent and "all" not in names and "tables" not in names:
@@ -183,7 +183,7 @@ def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
     )
 
 
-def _command(wish: Wish, store: str | None) -> str:
+def _command(wish: Wish, store: str | None, stored: bool) -> str:
     """The command that makes one product again, with a place for its name."""
     words = ["fewview reproduce {name}"]
     if wish.quick:
@@ -200,4 +200,6 @@ def _command(wish: Wish, store: str | None) -> str:
         words += ["--only", ",".join(wish.only)]
     if store is not None:
         words += ["--store", store]
+    if stored:
+        words.append("--stored")
     return " ".join(words)
