@@ -394,7 +394,7 @@ def _to_cells(rate: float, n_views: int, given: str, views_lost: float | None) -
             return rate * views_lost / n_views
         # A sample is complete when none of its V - 1 cells that are not guaranteed is dropped.
         dropped = 1 - (1 - rate) ** (1 / (n_views - 1))
-        return dropped * largest_rate(n_views)
+        return float(dropped * largest_rate(n_views))
     if given == "independent":
         empty = rate**n_views
         return (rate - empty) / (1 - empty) if rate < 1 else largest_rate(n_views)
