@@ -47,7 +47,8 @@ BASE, NOVEL = synthetic_data()
 CHEAP: dict[str, dict[str, Any]] = {
     "concat-hgb": {"estimator__max_iter": 5, "estimator__max_features": 1.0},
     "ugda": {"n_anchors": 2},
-    "ptmap+ugda": {"source__n_anchors": 2},
+    "ptmap": {"n_iter": 4},
+    "ptmap+ugda": {"source__n_anchors": 2, "head__n_iter": 4},
     "rfs+ugda": {"source__n_anchors": 2},
     "tim": {"steps": 25, "learning_rate": 1e-2},
     "alpha-tim": {"steps": 25, "learning_rate": 1e-2},
