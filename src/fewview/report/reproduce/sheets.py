@@ -134,8 +134,8 @@ def entry(value: Any, column: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        if column == "eta":
-            return f"{value:g}"
+        if column == "eta" or (column == "value" and 0 < abs(value) < 0.005):
+            return f"{value:.3g}"
         return f"{value:+.2f}" if column.startswith("difference") else f"{value:.2f}"
     return str(value)
 

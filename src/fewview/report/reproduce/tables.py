@@ -212,24 +212,30 @@ def protocol(gathered: Sequence[Gathered], wish: Wish) -> str:
     if not gathered:
         return "nothing was run"
     shapes: dict[str, list[str]] = {}
+    tasks: dict[str, list[str]] = {}
+    sets = {part.cells[0].dataset for part in gathered if part.cells}
     for part in gathered:
         for cell in part.cells[:1]:
             grid = part.part.grid
             kind = "repetitions of the one class split" if cell.fixed else "class splits"
             text = f"{grid.splits} {kind} x {grid.episodes} episodes"
-            shapes.setdefault(text, []).extend(m.partition(":")[0] for m in grid.methods)
-    cells = [cell for part in gathered for cell in part.cells]
-    if len(shapes) == 1:
-        counts = next(iter(shapes))
-    else:
-        counts = "; ".join(f"{t} for {', '.join(dict.fromkeys(m))}" for t, m in shapes.items())
-    first = cells[0]
+            # Several sets are told apart by their names, one set by the methods run on it.
+            names_here = [cell.dataset] if len(sets) > 1 else grid.methods
+            shapes.setdefault(text, []).extend(m.partition(":")[0] for m in names_here)
+            task = f"{cell.way}-way {cell.shot}-shot, {cell.queries} queries per class"
+            tasks.setdefault(task, []).append(cell.dataset)
+    counts, shape = (_listed(found) for found in (shapes, tasks))
     devices = sorted({d for part in gathered for d in part.devices}) or ["none"]
     return (
-        f"{'quick: ' if wish.quick else ''}{counts}; {first.way}-way {first.shot}-shot, "
-        f"{first.queries} queries per class; scaling and padding per method as in the paper; "
-        f"device {' and '.join(devices)}"
+        f"{'quick: ' if wish.quick else ''}{counts}; {shape}; scaling and padding per method as in "
+        f"the paper; device {' and '.join(devices)}"
     )
+
+
+def _listed(found: dict[str, list[str]]) -> str:
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{text} for {', '.join(dict.fromkeys(m))}" for text, m in found.items())
 
 
 def summarise(rows: Sequence[Row]) -> str:
