@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate.cells import Cell, Result
@@ -365,3 +366,22 @@ def test_cells_are_exactly_the_documented_fields() -> None:
         "NOT_IN_KEY",
         "VERSIONS",
     }
+
+
+def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fewview.methods.marginal import Marginal
+    from fewview.methods.marginal.settings import Settings, SettingsChoice
+
+    def choose(self: Marginal, base: MultiViewData, task: TaskSpec) -> SettingsChoice:
+        scaling = "none" if task.eta else "standard"
+        return SettingsChoice(Settings(scaling=scaling), 1.0, "chosen by the test")
+
+    monkeypatch.setattr(Marginal, "choose_settings", choose)
+    options = {"methods": "marginal", "splits": 1, "episodes": 6}
+    both = rows_of_grid(make_grid(["digits"], eta="0,0.3", **options))
+    alone = rows_of_grid(make_grid(["digits"], eta="0.3", **options))
+    assert [row["accuracy"] for row in both if row["eta"] == 0.3] == [alone[0]["accuracy"]]
+
+
+def rows_of_grid(grid: Grid) -> list[dict[str, object]]:
+    return bench(grid, store="none")[0]

@@ -295,7 +295,9 @@ class Workbench:
         self, method: Method, novel: MultiViewData, base: MultiViewData, prepared: Prepared
     ) -> ViewTensors:
         """Novel samples, scaled, on the device: shared by all cells of a split and scaling."""
-        key = (novel.fingerprint, base.fingerprint, method.scaling, method.dtype, method.device)
+        # The scaling that was used: a method may have chosen another one than it was given.
+        rule = prepared.scaling.rule
+        key = (novel.fingerprint, base.fingerprint, rule, method.dtype, method.device)
         tensors: ViewTensors = self._tensors.get(key, lambda: scaled(method, novel, prepared))
         return tensors
 

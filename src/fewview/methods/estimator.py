@@ -299,7 +299,8 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def query_scores(self, X: Any) -> Tensor:
         """Scores of queries for the classes in `classes_`: [n_query, way], on the CPU."""
         query = self._queries(X)
-        if len(query) == 1 and self.tags.transductive:
+        together = self.tags.transductive and getattr(self, "transductive", True)
+        if len(query) == 1 and together:
             warnings.warn(
                 f"{type(self).__name__} looks at all queries together; with a single one it falls "
                 "back to what the supports say",

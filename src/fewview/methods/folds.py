@@ -13,6 +13,7 @@ import numpy as np
 
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.views import FewviewError, MultiViewData
+from fewview.views.masks import MissingRule
 from fewview.views.random import combine, raw, smallest, stream_key
 
 N_FOLDS = 6
@@ -82,14 +83,17 @@ def draw_folds(
         raise FewviewError(f"a base class has {sizes.min()} samples, {shot} shot(s) need more")
     queries = int(min(task.queries, max(2, MOST_QUERIES // task.way), sizes.min() - shot))
     shape = replace(task, shot=shot, queries=queries, query_counts="balanced")
+    if task.missing.kind == "patterns" and not base.mask.all():
+        # Base samples have their own gaps already; drawn ones on top would be too many.
+        shape = replace(shape, missing=MissingRule(), eta=0.0)
     states = combine(np.arange(n_folds, dtype=np.uint64), stream_key("marginal folds", seed))
     orders = smallest(raw(states, n_classes), n_classes)
     out = []
     for number, order in enumerate(orders.tolist()):
         order = order[:MOST_BASE_CLASSES]
-        # Most classes stay base classes: what is good with few of them may be bad with more.
-        n_novel = max(task.way, min(len(order) // 3, 3 * task.way))
-        novel, rest = order[:n_novel], order[n_novel:]
+        # As many classes as possible stay base classes: what is good with few of them may be bad
+        # with more.
+        novel, rest = order[: task.way], order[task.way :]
         unknown = base[np.isin(base.codes, novel)]
         # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
         room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)

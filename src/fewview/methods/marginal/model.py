@@ -79,7 +79,8 @@ def unique_patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
     """
     n_views = mask.shape[1]
     if n_views > 62:
-        return torch.unique(mask, dim=0, return_inverse=True)
+        rows, pattern = torch.unique(mask, dim=0, return_inverse=True)
+        return rows, pattern
     # As numbers: sorting rows is many times slower.
     powers = 1 << torch.arange(n_views, device=mask.device)
     codes, pattern = torch.unique((mask * powers).sum(1), return_inverse=True)

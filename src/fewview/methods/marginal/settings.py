@@ -38,13 +38,17 @@ GRID: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"balance": 0.5}, {"balance": 0.25}, {"balance": 0.0}, {"balance": 0.75}),
 )
 TOGETHER = {"temperature", "anneal", "balance"}
+# Settings of the model are tried where pretended base classes are at least so large a share of
+# the real ones: with clearly fewer of them, fewer components and more shrinkage look better than
+# they are.
+LARGE_SHARE = 0.8
 # A value must be better by so many standard errors over folds and by so much, or the present one
 # stays: tasks of one fold share their classes, and chance differences between them are large. On
-# folds that took no part in the choice, one standard error gained more than two or none.
-PATIENCE = 1.0
-SMALLEST_GAIN = 0.005
+# folds that took no part in the choice, one or two standard errors gained more than none or three.
+PATIENCE = 1.5
+SMALLEST_GAIN = 0.01
 # Temperatures of the final scores that calibration chooses from.
-CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 4.0, 45))
+CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 2.0, 38))
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,8 @@ def choose_settings(
     """Choose settings one at a time by mean accuracy on pretended tasks.
 
     A value replaces the present one where it is clearly better over several divisions of the base
-    classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by
-    likelihood.
+    classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by the
+    Brier score.
 
     Args:
         base: base samples, unscaled.
@@ -126,9 +130,11 @@ def choose_settings(
         return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
     best = _accuracy(settings, parts, score)
     tried = 1
+    large = min(len(part.known.classes) for part in parts) >= LARGE_SHARE * len(base.classes)
     for values in GRID:
         names = values[0].keys()
-        if names & set(fixed) or (names <= TOGETHER and not transductive):
+        allowed = transductive if names <= TOGETHER else large
+        if names & set(fixed) or not allowed:
             continue
         options = [replace(settings, **value) for value in values]
         options = [option for option in options if option != settings]
@@ -171,14 +177,19 @@ def _accuracy(settings: Settings, parts: list[Fold], score: Scorer) -> NDArray[n
 
 
 def _calibrate(settings: Settings, parts: list[Fold], score: Scorer) -> float:
-    """Factor of the final scores with the best likelihood of the true classes."""
+    """Factor of the final scores with the best Brier score.
+
+    The likelihood would be ruled by a few mistakes that the model is very sure of, and make
+    everything else too unsure.
+    """
     plain = replace(settings, calibration=1.0)
     scored = [item for part in parts for item in _scored(plain, part, score)]
     losses = []
     for factor in CALIBRATIONS:
-        logs = [
-            torch.log_softmax(factor * scores, dim=-1).gather(2, labels[..., None]).mean()
-            for scores, labels in scored
-        ]
-        losses.append(-float(torch.stack(logs).mean()))
+        squares = []
+        for scores, labels in scored:
+            wrong = torch.softmax(factor * scores, dim=-1)
+            wrong.scatter_add_(2, labels[..., None], -torch.ones_like(wrong[..., :1]))
+            squares.append(wrong.square().sum(-1).mean())
+        losses.append(float(torch.stack(squares).mean()))
     return CALIBRATIONS[int(np.argmin(losses))]
