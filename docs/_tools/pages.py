@@ -29,6 +29,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "which-method",
         "methods/index",
         "ugda",
+        "marginal",
         "trained",
         "evaluation",
     ),
@@ -171,7 +172,7 @@ def _in_words_by_name(names: list[str]) -> list[tuple[str, str]]:
 
 # Pages written by hand that say more about a method.
 _MORE = {"UGDA": "ugda.md", "CPM": "trained.md", "CPMGAN": "trained.md", "ICMSC": "trained.md",
-         "COMPLETER": "trained.md"}  # fmt: skip
+         "COMPLETER": "trained.md", "Marginal": "marginal.md"}  # fmt: skip
 
 
 def method_page(factory: Any) -> str:

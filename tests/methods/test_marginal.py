@@ -307,19 +307,19 @@ def test_common_checks_of_variants() -> None:
 
 
 def world(kind: str, seed: int = 0) -> tuple[MultiViewData, MultiViewData]:
-    """16 classes in two views; `sizes`: only the length of a row tells classes apart."""
+    """24 classes in two views; `sizes`: only the length of a row tells classes apart."""
     rng = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(16), 30)
+    labels = np.repeat(np.arange(24), 30)
     if kind == "sizes":
         length = np.exp(0.35 * labels + 0.05 * rng.normal(size=len(labels)))
         rows = length[:, None] * (1 + 0.2 * rng.normal(size=(len(labels), 6)))
         views = {"a": rows, "b": rows[:, :4] + 0.3 * rng.normal(size=(len(labels), 4))}
     else:
-        direction = rng.normal(size=(16, 6))[labels] + 0.5 * rng.normal(size=(len(labels), 6))
+        direction = rng.normal(size=(24, 6))[labels] + 0.5 * rng.normal(size=(len(labels), 6))
         length = np.exp(1.5 * rng.normal(size=(len(labels), 1)))
         views = {"a": length * direction, "b": length * direction[:, ::-1][:, :4]}
     data = MultiViewData(views, labels)
-    return data[labels < 12], data[labels >= 12]
+    return data[labels < 20], data[labels >= 20]
 
 
 def test_automatic_settings_follow_the_base_set() -> None:

@@ -449,7 +449,7 @@ def planned(command: str) -> Iterator[Cell]:
     assert words[:2] == ["fewview", "bench"]
     group: Any = get_command(app)
     given = group.commands["bench"].make_context("bench", words[2:]).params
-    for name in ("jobs", "store", "json", "cluster"):
+    for name in ("jobs", "store", "json", "cluster", "open_set"):
         given.pop(name, None)
     yield from plan(make_grid(given.pop("datasets"), **given))
 

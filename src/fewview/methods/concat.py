@@ -213,6 +213,7 @@ def _fit_and_score(
     estimator.fit(support, labels)
     if hasattr(estimator, "predict_proba"):
         out: NDArray[Any] = np.log(np.maximum(estimator.predict_proba(query), 1e-12))
-        return out
+        # Trees vote in steps: classes that tie must tie in any precision.
+        return np.round(out, 6)
     margin = estimator.decision_function(query)
     return margin if margin.ndim == 2 else np.stack((-margin / 2, margin / 2), axis=1)
