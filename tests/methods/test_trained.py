@@ -30,13 +30,11 @@ from fewview.views import FewviewError, MissingRule, MultiViewData
 TRAINED = ("completer", "cpm", "cpm-gan", "icmsc")
 # Fewer epochs and narrower networks of the same method: checks are about form, not accuracy.
 CHEAPER: dict[str, dict[str, Any]] = {
-    "cpm": {"latent": 16, "hidden": 16, "epochs": 10, "query_epochs": 20},
-    "cpm-gan": {
-        "latent": 16, "hidden": 16, "epochs": 8, "query_epochs": 16, "discriminator_hidden": 8,
-    },
+    "cpm": {"latent": 16, "epochs": 10, "query_epochs": 15},
+    "cpm-gan": {"latent": 16, "epochs": 10, "query_epochs": 15, "discriminator_hidden": 8},
     "icmsc": {"width": 64, "epochs": (4, 8)},
     "completer": {"width": 32, "code": 16, "epochs": 20, "warm_up": 4},
-}  # fmt: skip
+}
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -85,7 +83,7 @@ def test_a_batch_of_one_equals_a_batch_of_many(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_training_lowers_the_loss(name: str) -> None:
-    method = create(name)
+    method = create(name, random_state=5)  # a seed of its own: nothing was prepared with it
     if name == "completer":
         method.set_params(**CHEAPER[name])
     seen: dict[str, list[Epoch]] = {}
@@ -98,8 +96,10 @@ def test_training_lowers_the_loss(name: str) -> None:
     assert [epoch.number for epoch in first] == list(range(1, first[0].total + 1))
     assert {epoch.method for epoch in first} == {name}
     start, end = float(first[0].loss.mean()), float(first[-1].loss.mean())
-    # COMPLETER's loss starts at minus the entropies of nearly even codes: it falls below that.
-    assert end < start - 0.1 if name == "completer" else end < 0.5 * start
+    # COMPLETER's contrastive loss needs more steps than these; its errors fall at once.
+    errors = seen["reconstruction"] if name == "completer" else first
+    assert end < start
+    assert float(errors[-1].loss.mean()) < 0.5 * float(errors[0].loss.mean())
     assert not first[0].loss.requires_grad
 
 
@@ -546,7 +546,7 @@ def contrastive_by_loop(one: Tensor, two: Tensor) -> Tensor:
 def test_gradients_of_completer_are_those_of_a_loop(n_views: int) -> None:
     widths = [4, 3, 2][:n_views]
     n = 9
-    how = completer.Training(6, 4, 1, 0, 1e-3, 256, 9, "complete", True)
+    how = completer.Training(6, 4, 1, 0, 1e-3, 256, 9, 9.0, "complete", True)
     names = ["a", "b", "c"][:n_views]
     networks = completer.start_networks(torch.arange(2), widths, names, how, torch.float64)
     x = tensor(2, n_views, n, 4).abs()
@@ -556,7 +556,7 @@ def test_gradients_of_completer_are_those_of_a_loop(n_views: int) -> None:
     mask[:, 0] |= ~mask.any(1)
     x = x * mask[..., None]
     points = x.clone().requires_grad_()
-    loss = completer.completer_loss(
+    loss, error = completer.completer_loss(
         networks, points, mask.double(), torch.tensor(widths), predict=True
     )
     (found,) = torch.autograd.grad(loss.sum(), points)
@@ -582,8 +582,9 @@ def test_gradients_of_completer_are_those_of_a_loop(n_views: int) -> None:
             code = run(networks.encoders, view, task, own[view, rows], True)
             codes.append(dict(zip(rows, code, strict=True)))
             made = run(networks.decoders, view, task, code, False)[:, :width]
-            error = torch.nn.functional.mse_loss(made, own[view, rows][:, :width])
-            total = total + 0.1 * error / max(1, n_views - 2)
+            squares = torch.nn.functional.mse_loss(made, own[view, rows][:, :width])
+            total = total + 0.1 * squares / max(1, n_views - 2)
+        assert torch.allclose(total, error[task], rtol=1e-9)
         share = 1.0 if n_views == 2 else 1.0 / n_views
         for place, (one, two) in enumerate(pairs):
             both = sorted(set(codes[one]) & set(codes[two]))
@@ -601,7 +602,7 @@ def test_gradients_of_completer_are_those_of_a_loop(n_views: int) -> None:
 
 
 def test_a_missing_code_is_the_mean_of_the_predictions() -> None:
-    how = completer.Training(6, 4, 1, 0, 1e-3, 256, 9, "complete", True)
+    how = completer.Training(6, 4, 1, 0, 1e-3, 256, 9, 9.0, "complete", True)
     networks = completer.start_networks(
         torch.arange(1), [3, 3, 3], ["a", "b", "c"], how, torch.float64
     )
@@ -623,15 +624,16 @@ def test_a_missing_code_is_the_mean_of_the_predictions() -> None:
 
 
 def test_redrawn_masks_cover_all_rates_and_leave_every_sample_a_view() -> None:
-    observed = torch.ones(400, 3, 20).double()
+    observed = torch.ones(200, 3, 40).double()
     observed[:, 0, :5] = 0.0
-    mask = completer.redrawn(observed, torch.arange(400))
+    mask = completer.redrawn(observed, torch.arange(200))
     assert bool((mask.sum(1) >= 1).all())
     assert bool((mask <= observed).all())
-    rates = 1 - mask[:, :, 5:].mean((1, 2))  # uniform between 0 and 2/3
-    assert float(rates.mean()) == pytest.approx(1 / 3, abs=0.04)
-    assert float(rates.max()) > 0.55
-    assert float(rates.min()) < 0.1
+    # One view is safe; with a share u of the others, one, two or three of three stay with
+    # probabilities (1 - u)^2, 2 u (1 - u) and u^2, which are 1/3 each over all u.
+    counts = torch.bincount(mask[:, :, 5:].sum(1).flatten().long(), minlength=4)
+    assert (counts / counts.sum()).tolist() == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3], abs=0.02)
+    assert not torch.equal(mask, completer.redrawn(observed, torch.arange(1, 201)))
 
 
 def test_completer_is_prepared_once_or_for_every_missing_rate() -> None:

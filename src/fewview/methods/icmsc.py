@@ -263,6 +263,7 @@ class Training:
     width: int
     epochs: tuple[int, int]
     learning_rate: float
+    subspace_rate: float
     correlation: str
     penalty: str
 
@@ -293,7 +294,7 @@ def train(
         loss = autoencoder_loss(nets, views, observed, sizes)
         descend(adam, loss)
         tell(Epoch("icmsc", "autoencoders", epoch + 1, how.epochs[0], loss))
-    adam = make_adam(nets.parameters, how.learning_rate)
+    adam = make_adam(nets.parameters, how.subspace_rate)
     adam.add_param_group({"params": [expression], "lr": EXPRESSION_RATE})
     for epoch in range(how.epochs[1]):
         loss, error = subspace_loss(
@@ -335,7 +336,9 @@ class ICMSC(TrainedMethod):
             where it was to penalise its squared `"entries"`.
         width: of the codes.
         epochs: of the autoencoders alone, and of everything together.
-        learning_rate: of both stages.
+        learning_rate: of the autoencoders alone.
+        subspace_rate: of everything together. Self-expression pulls codes towards zero, all the
+            way where this is large and no pair of views has enough samples to be correlated.
         view_width: most features of a view, by principal axes in the task; 0 keeps views whole.
 
     Example:
@@ -351,12 +354,19 @@ class ICMSC(TrainedMethod):
     width: int | None = None
     epochs: tuple[int, int] | None = None
     learning_rate: float | None = None
+    subspace_rate: float | None = None
     view_width: int | None = None
 
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
-        "fast": {"width": 128, "epochs": (25, 75), "learning_rate": 1e-3, "view_width": 64},
-        "paper": {"width": 620, "epochs": (50, 150), "learning_rate": 1e-4, "view_width": 0},
-    }
+        "fast": {
+            "width": 128, "epochs": (25, 75), "learning_rate": 1e-3, "subspace_rate": 2e-4,
+            "view_width": 64,
+        },
+        "paper": {
+            "width": 620, "epochs": (50, 150), "learning_rate": 1e-4, "subspace_rate": 1e-4,
+            "view_width": 0,
+        },
+    }  # fmt: skip
 
     def validate(self) -> None:
         """Check the choices for several views and for the penalty."""
