@@ -198,7 +198,7 @@ def presets(arguments: Any, report: Report, paper: Any) -> None:
                 f"{fast['proto']:.2f}",
                 *(f"{r['seconds'] + r['seconds_base']:.1f}" for r in (fast, row)),
                 *(f"{r['differs']:.1f} %" for r in (fast, row)),
-                *(f"{_ratio(r):.1f}" for r in (fast, row)),
+                *(_ratios(r) for r in (fast, row)),
             ]
         )  # fmt: skip
     print_table(
@@ -208,12 +208,9 @@ def presets(arguments: Any, report: Report, paper: Any) -> None:
     )  # fmt: skip
 
 
-def _ratio(row: dict[str, Any]) -> float:
-    """First over last loss of the first stage; NaN where networks were trained before."""
-    if not row["losses"]:
-        return float("nan")
-    first, last = next(iter(row["losses"].values()))
-    return first / max(last, 1e-12)
+def _ratios(row: dict[str, Any]) -> str:
+    """First over last loss of every stage; nothing where networks were trained before."""
+    return ", ".join(f"{first / max(last, 1e-12):.3g}" for first, last in row["losses"].values())
 
 
 def _number(value: float | None) -> str:
