@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,15 @@ def test_a_table_apart_is_a_warning() -> None:
         assert len(MultiViewData.from_frames(frames)) == 2
 
 
+def test_samples_with_one_view_each_are_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "blood.csv").write_text("id,x\nA1,1\n")
+    (tmp_path / "scan.csv").write_text("id,y,z\nB1,2,3\n")
+    with pytest.warns(FewviewWarning, match=r"no sample is in two tables .*has id 'A1'.*id 'B1'"):
+        data = MultiViewData.read(tmp_path)
+    assert list(data.ids) == ["A1", "B1"]
+    assert data.mask.tolist() == [[True, False], [False, True]]
+
+
 GOOD = pd.DataFrame({"x": [1.0, 2.0]}, index=["a", "b"])
 BAD: dict[str, tuple[Any, Any, str]] = {
     "nothing": ({}, None, "at least one table"),
@@ -259,11 +269,6 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         {"v": GOOD.replace(2.0, np.inf)},
         None,
         r"view 'v': row 1 \(id b\), column 'x' is infinite",
-    ),
-    "nothing shared": (
-        {"v": GOOD, "w": GOOD.rename(index={"a": "c", "b": "d"})},
-        None,
-        r"no sample is in two tables \(view 'v' has ids 'a', 'b'; view 'w' has ids 'c', 'd'\)",
     ),
     "kinds of keys": (
         {"v": pl.DataFrame({"id": [1], "x": [1.0]}), "w": pl.DataFrame({"id": ["1"], "x": [1.0]})},

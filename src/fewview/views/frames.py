@@ -286,7 +286,7 @@ def _check_kinds(sources: Sequence[Keys]) -> None:
 
 
 def _check_overlap(sources: Sequence[Keys]) -> None:
-    """Tables that share no key at all were most likely keyed differently."""
+    """Tables that share no key may be keyed differently, or be of samples with one view each."""
     filled = [keys for keys in sources if keys.ids]
     if len(filled) < 2:
         return
@@ -294,9 +294,12 @@ def _check_overlap(sources: Sequence[Keys]) -> None:
     apart = [keys for keys in filled if all(count[value] == 1 for value in keys.ids)]
     if len(apart) == len(filled):
         listed = "; ".join(f"{keys.where} has {_ids(keys.ids, 2)}" for keys in filled[:4])
-        raise FewviewError(
-            f"no sample is in two tables ({listed}); check that all tables use the same keys"
+        warnings.warn(
+            f"no sample is in two tables ({listed}); check that all tables use the same keys",
+            FewviewWarning,
+            stacklevel=4,
         )
+        return
     for keys in apart:
         warnings.warn(
             f"{keys.where} shares no sample with the other tables ({_ids(keys.ids, 2)}); check "
