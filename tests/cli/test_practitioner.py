@@ -122,8 +122,12 @@ def test_rejection_and_reasons(invoke: Invoke, tables: list[str], tmp_path: Path
     reasons = list(csv.DictReader((tmp_path / "p.reasons.csv").open()))
     assert {"id", "views", "label", "runner_up", "margin", "from_blood"} <= set(reasons[0])
     first = reasons[0]
-    parts = float(first["from_blood"]) + float(first["from_scan"])
+    parts = sum(float(value) for name, value in first.items() if name.startswith("from_"))
     assert parts == pytest.approx(float(first["margin"]), abs=1e-4)
+    for reason, line in zip(reasons, lines, strict=True):
+        assert reason["label"] == line["label"] or line["rejected"] == "true"
+        wanted = float(line[f"p_{reason['label']}"])
+        assert float(reason["probability"]) == pytest.approx(wanted, abs=1e-3)
     assert (tmp_path / "p.reasons.png").read_bytes()[:4] == b"\x89PNG"
 
 

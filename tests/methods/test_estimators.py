@@ -497,15 +497,20 @@ def test_explanations_add_up(task: Any, name: str) -> None:
     support, query = task
     clf = create(name, base=BASE).fit(support)
     found = clf.explain(query)
-    assert np.allclose(found.contributions.sum(1), found.scores, atol=1e-6)
-    assert np.allclose(found.support_of_views.sum(1), found.margin, atol=1e-6)
+    together = found.together if found.together.size else 0.0
+    assert np.allclose(found.contributions.sum(1) + together, found.scores, atol=1e-6)
+    shares = found.support_of_views.sum(1) + found.support_of_other_queries
+    assert np.allclose(shares, found.margin, atol=1e-6)
     assert (found.contributions[~query.mask] == 0).all()
     assert (found.margin >= 0).all()
-    if not name.startswith("marginal"):  # explained by the supports alone there
-        assert (found.classes == clf.classes_).all()
-        assert (clf.classes_[found.decided] == clf.predict(query)).all()
+    assert (found.classes == clf.classes_).all()
+    assert (clf.classes_[found.decided] == clf.predict(query)).all()
     frame = found.frame()
     assert len(frame) == len(query)
+    assert frame["label"].tolist() == clf.predict(query).tolist()
+    assert np.allclose(frame["probability"], clf.predict_proba(query).max(1), atol=1e-6)
+    assert np.allclose(frame.filter(regex="^from_").sum(axis=1), frame["margin"], atol=1e-6)
+    assert ("from_the_other_queries" in frame) == name.startswith("marginal")
     assert frame["views"][0] == "+".join(np.array(query.view_names)[query.mask[0]])
     single = query.mask.sum(1) == 1
     assert (found.decided_without[single].max(1, initial=-1) <= found.decided[single]).all()

@@ -22,6 +22,7 @@ from fewview.views import FewviewError
 FloatArray = NDArray[np.float64]
 # Queries that a picture shows at most.
 MOST_ROWS = 30
+OTHER_QUERIES = "from_the_other_queries"
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Explanation:
 
     Attributes:
         scores: log-scores, centred over classes, [n_query, way].
-        contributions: what each view adds to them, [n_query, V, way]; over views they sum to
-            `scores`, and a missing view adds exactly nothing.
+        contributions: what each view adds to them, [n_query, V, way]; over views, with
+            `together`, they sum to `scores`, and a missing view adds exactly nothing.
         without: log-scores had the view been missing, [n_query, V, way]; where it is the only
             one a query has, nothing is known and all classes are equal.
         decided: class decided for, as position, [n_query].
@@ -46,6 +47,9 @@ class Explanation:
         ids: identifiers of the queries, or their row numbers.
         neighbours: per query, the base classes it was likened to, the nearest first; empty for
             methods that retrieve none.
+        together: what looking at the other queries adds to `scores`, [n_query, way]; `without`
+            and `decided_without` then are what supports alone say. Empty where the
+            contributions of the views are the whole score.
     """
 
     scores: FloatArray
@@ -59,6 +63,7 @@ class Explanation:
     classes: tuple[Any, ...] = ()
     ids: tuple[Any, ...] = ()
     neighbours: tuple[tuple[Any, ...], ...] = ()
+    together: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -79,10 +84,22 @@ class Explanation:
 
     @property
     def support_of_views(self) -> FloatArray:
-        """What each view adds to the margin, [n_query, V]; rows sum to `margin`."""
+        """What each view adds to the margin, [n_query, V].
+
+        With `support_of_other_queries`, rows sum to `margin`.
+        """
         rows = np.arange(len(self))
         parts = self.contributions
         out: FloatArray = parts[rows, :, self.decided] - parts[rows, :, self.runner_up]
+        return out
+
+    @property
+    def support_of_other_queries(self) -> FloatArray:
+        """What looking at the other queries adds to the margin, [n_query]."""
+        if not self.together.size:
+            return np.zeros(len(self))
+        rows = np.arange(len(self))
+        out: FloatArray = self.together[rows, self.decided] - self.together[rows, self.runner_up]
         return out
 
     def rows(self) -> list[dict[str, Any]]:
@@ -98,6 +115,7 @@ class Explanation:
         probability = np.exp(self.scores - self.scores.max(axis=1, keepdims=True))
         probability /= probability.sum(axis=1, keepdims=True)
         parts, margins, seconds = self.support_of_views, self.margin, self.runner_up
+        others = self.support_of_other_queries
         out = []
         for n in range(len(self)):
             row: dict[str, Any] = {
@@ -110,6 +128,8 @@ class Explanation:
             }
             for v, view in enumerate(self.view_names):
                 row[f"from_{view}"] = float(parts[n, v])
+            if self.together.size:
+                row[OTHER_QUERIES] = float(others[n])
             for v, view in enumerate(self.view_names):
                 other = int(self.decided_without[n, v])
                 row[f"label_without_{view}"] = None if other < 0 else self.classes[other]
@@ -140,12 +160,15 @@ class Explanation:
         if ax is None:
             _, ax = plt.subplots(figsize=(8, 1.2 + 0.3 * max(len(rows), 3)), layout="constrained")
         place = np.arange(len(rows))
+        bars = [(f"from_{view}", view, f"C{v}") for v, view in enumerate(self.view_names)]
+        if self.together.size:
+            bars.append((OTHER_QUERIES, "the other queries", "0.7"))
         for sign in (1, -1):
             start = np.zeros(len(rows))
-            for v, view in enumerate(self.view_names):
-                part = np.array([row[f"from_{view}"] for row in rows], dtype=float)
+            for key, name, colour in bars:
+                part = np.array([row[key] for row in rows], dtype=float)
                 part = np.where(np.sign(part) == sign, part, 0.0)
-                ax.barh(place, part, left=start, color=f"C{v}", label=view if sign == 1 else None)
+                ax.barh(place, part, left=start, color=colour, label=name if sign == 1 else None)
                 start = start + part
         margins = [row["margin"] for row in rows]
         ax.plot(margins, place, "k|", markersize=9, label="margin")
@@ -217,6 +240,22 @@ def explain_by_leaving_out(
         decided_without=decided_without.T.numpy(),
         uncertainty=np.zeros((0, 0)),
         view_names=batch.view_names,
+    )
+
+
+def add_other_queries(found: Explanation, scores: Tensor) -> Explanation:
+    """Reasons from supports alone, completed to the scores that decided.
+
+    Args:
+        found: what the views of a query say by themselves.
+        scores: log-scores by which queries were decided, [n_query, way].
+    """
+    whole = _centred(scores).numpy()
+    return replace(
+        found,
+        scores=whole,
+        together=whole - found.contributions.sum(1),
+        decided=scores.argmax(-1).cpu().numpy(),
     )
 
 

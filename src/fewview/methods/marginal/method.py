@@ -31,7 +31,7 @@ from fewview.methods.marginal.model import (
 from fewview.methods.marginal.projection import Projection, fit_projection
 from fewview.methods.marginal.settings import Scorer, Settings, SettingsChoice, choose_settings
 from fewview.methods.marginal.statistics import MarginalStatistics, Moments
-from fewview.methods.reasons import Explanation
+from fewview.methods.reasons import Explanation, add_other_queries
 from fewview.methods.registry import register
 from fewview.views import FewviewError, FewviewWarning, MultiViewData, fit_scaling
 
@@ -417,14 +417,18 @@ class Marginal(Method):
     def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
         """Decompose predictive scores by view.
 
-        Queries are explained by the supports alone (the inductive form), where the score of a
-        query is a sum over what its views add, one after the other.
+        By the supports alone (the inductive form) the score of a query is a sum over what its
+        views add, one after the other. What the scores that decide have beyond that, as queries
+        are used together, is `Explanation.together`.
         """
         state = cast(MarginalState, prepared.state)
         with torch.no_grad():
-            return explain_queries(
+            found = explain_queries(
                 batch, state.model, state.projection, self.rank, state.settings.calibration
             )
+            if (self.transductive, self.scoring, self.structure) == (False, "predictive", "full"):
+                return found
+            return add_other_queries(found, self.score_batch(batch, prepared)[0])
 
     def typicality(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Log-likelihood ratio of every class against one that was never seen.
