@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +17,14 @@ import pytest
 from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
+from fewview.evaluate.advice import give_advice
 from fewview.evaluate.cells import Cell, Result
 from fewview.evaluate.grid import make_method, units
 from fewview.evaluate.progress import PlainProgress, Progress
 from fewview.evaluate.runner import Outcome
 from fewview.evaluate.summary import REQUIRED, summarise_planned
 from fewview.methods.proto import Proto
-from fewview.views import FewviewError, MultiViewData
+from fewview.views import FewviewError, FewviewWarning, MultiViewData
 
 SMALL = {"methods": "proto", "eta": "0,0.5", "splits": 2, "episodes": 6}
 
@@ -238,6 +240,27 @@ def test_own_data_from_memory_and_from_a_file(tmp_path: Path) -> None:
 def test_patterns_of_the_data_decide_eta() -> None:
     outcome = run(replace(small(missing="patterns", eta="0,0.3"), datasets=(toy(gaps=True),)))
     assert {round(cell.eta, 3) for cell in outcome.cells} == {0.167}
+
+
+def test_gaps_of_the_data_are_told_once() -> None:
+    grid = make_grid([toy(gaps=True)], eta="0,0.1,0.4", splits=2, episodes=2)  # lacks 1/6
+    with pytest.warns(FewviewWarning, match=r"lacks .* 0\.17 of all.*\(0, 0\.1\)") as caught:
+        run(grid, "none")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan(make_grid([toy(gaps=True)], eta="0.4", splits=2, episodes=2))
+        plan(make_grid([toy(gaps=True)], missing="patterns", splits=2, episodes=2))
+        plan(make_grid([toy()], splits=2, episodes=2))
+
+
+def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -> None:
+    data = toy("three", n_classes=3, gaps=True)
+    with pytest.warns(FewviewWarning, match="3 classes .* in 3 ways only; 3 div") as caught:
+        advice = give_advice(data, methods="proto", episodes=2, progress=PlainProgress())
+    assert len(caught) == 1  # the gaps are meant to be there
+    assert [row["n_splits"] for row in advice.rows] == [3, 3, 3]
+    assert "eta 0.17 " in capsys.readouterr().err
 
 
 def test_base_from_other_data() -> None:

@@ -6,14 +6,18 @@ have. What comes out is a ranking with intervals, and a recommendation that says
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 
+from fewview.evaluate.cells import Cell, Result
+from fewview.evaluate.grid import OWN_GAPS
 from fewview.evaluate.options import bench, make_grid
 from fewview.evaluate.progress import Progress
 from fewview.evaluate.runner import Outcome
+from fewview.evaluate.sources import find_source
 from fewview.evaluate.summary import Row, compare
 from fewview.methods.registry import create, expand
-from fewview.views import FewviewError, MultiViewData
+from fewview.views import FewviewError, FewviewWarning, MultiViewData
 
 # What a practitioner would do without this package.
 PLAIN = ("concat-logistic", "concat-hgb")
@@ -58,7 +62,8 @@ def give_advice(
         shot: supports per class.
         way: classes per task; up to 5 when None.
         queries: queries per class; up to 15 when None.
-        splits: how often classes are divided into base and new ones.
+        splits: how often classes are divided into base and new ones; fewer, with a warning, if
+            there are not so many ways.
         episodes: tasks per division.
         seed: of divisions and tasks.
         store: file of results; `"none"` keeps nothing.
@@ -72,17 +77,59 @@ def give_advice(
         (3, True)
     """
     wanted = dict.fromkeys([*expand(methods), *PLAIN])
+    ways = find_source(data).n_splits
+    if ways is not None and splits > ways:
+        warnings.warn(
+            f"{data.name or 'data'}: {len(data.classes)} classes can be divided into base and new "
+            f"ones in {ways} ways only; {ways} divisions instead of {splits}",
+            FewviewWarning,
+            stacklevel=2,
+        )
+        splits = ways
     # Eta 0 takes nothing away: samples keep the gaps that they really have.
     grid = make_grid(
         [data], methods=",".join(wanted), eta="0", way=way, shot=shot, queries=queries,
         splits=splits, episodes=episodes, seed=seed,
     )  # fmt: skip
-    rows, outcome = bench(grid, store=store, progress=progress)
+    told = _OwnRate(progress or Progress(), round(data.missing_rate, 2))
+    with warnings.catch_warnings():
+        # Keeping the gaps of the data is what is wanted here.
+        warnings.filterwarnings("ignore", f".*{OWN_GAPS}", FewviewWarning)
+        rows, outcome = bench(grid, store=store, progress=told)
     if not rows:
         raise FewviewError(f"no method ran through: {outcome.failures[0][1]}")
     rows = sorted(rows, key=lambda row: (-row["accuracy"], row["seconds"]))
     return Advice(rows, rows[0]["method"], recommend(rows, compare(outcome.results.values())),
                   outcome)  # fmt: skip
+
+
+class _OwnRate(Progress):
+    """Passes everything on, with the missing rate of the data in place of eta 0."""
+
+    def __init__(self, told: Progress, rate: float) -> None:
+        self._told = told
+        self._rate = rate
+
+    def message(self, text: str) -> None:
+        self._told.message(text)
+
+    def planned(self, total: int, reused: int, stale: int) -> None:
+        self._told.planned(total, reused, stale)
+
+    def started(self, cell: Cell) -> None:
+        self._told.started(replace(cell, eta=self._rate))
+
+    def training(self, text: str) -> None:
+        self._told.training(text)
+
+    def finished(self, result: Result) -> None:
+        self._told.finished(replace(result, cell=replace(result.cell, eta=self._rate)))
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        self._told.failed(replace(cell, eta=self._rate), reason)
+
+    def close(self) -> None:
+        self._told.close()
 
 
 def recommend(rows: list[Row], pairs: list[Row]) -> str:

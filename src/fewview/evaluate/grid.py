@@ -6,6 +6,7 @@ comes out before any work is done.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,10 +21,11 @@ from fewview.evaluate.cells import Cell
 from fewview.evaluate.sources import Source, find_source
 from fewview.evaluate.tuning import candidates, describe_tuning
 from fewview.methods import Method, create
-from fewview.views import FewviewError, MissingRule, MultiViewData
+from fewview.views import FewviewError, FewviewWarning, MissingRule, MultiViewData
 from fewview.views.masks import KINDS, check_rate
 
 PROTOCOLS = ("splits", "paper")
+OWN_GAPS = "lacks views of its own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +210,7 @@ def plan(grid: Grid) -> list[Cell]:
     cells: list[Cell] = []
     for setting in settings(grid):
         source, base = setting.source, setting.base
+        _warn_of_own_gaps(setting)
         for split, number, start, stop in splits_of(grid, source):
             # Checks way, class sizes and classes.
             EpisodeSampler(source.data, setting.task, split.novel, seed=grid.seed)
@@ -240,6 +243,21 @@ def plan(grid: Grid) -> list[Cell]:
                         Cell(eta=eta, method=text, **common, **method_fields(method, text, grid))
                     )
     return cells
+
+
+def _warn_of_own_gaps(setting: Setting) -> None:
+    """Say that gaps of the data stay, so that a smaller missing rate is not what is measured."""
+    own = setting.source.data.missing_rate
+    below = [eta for eta in setting.etas if eta < own]
+    if below and setting.task.missing.patterns is None:
+        listed = ", ".join(f"{eta:g}" for eta in below)
+        warnings.warn(
+            f"data set {setting.source.name!r} {OWN_GAPS}, {own:.2g} of all; a lower eta "
+            f"({listed}) takes nothing more away, and tasks lack about {own:.2g}; "
+            "--missing patterns draws gaps like those of the data and says so in the results",
+            FewviewWarning,
+            stacklevel=3,
+        )
 
 
 def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,18 @@ class Source:
             return class_split(self.name, index, labels, seed=seed, data_dir=self.data_dir)
         classes = self.data.classes.tolist()
         return draw_split(classes, self.n_base, self.n_novel, index, seed, self.name)
+
+    @property
+    def n_splits(self) -> int | None:
+        """In how many ways the classes can be split; None where repetitions take other episodes.
+
+        Example:
+            >>> find_source("digits").n_splits
+            210
+        """
+        if self.fixed:
+            return None
+        return comb(len(self.data.classes), self.n_novel)
 
     def every_split(self) -> tuple[ClassSplit, ...]:
         """Enumerate all class splits, where that is feasible."""
