@@ -150,6 +150,25 @@ def test_without_base_classes_and_other_formats(
     ]
 
 
+@pytest.mark.parametrize("method", ["marginal", "ugda:n_anchors=3"])
+def test_a_base_set_without_labels(
+    invoke: Invoke, tables: list[str], tmp_path: Path, method: str
+) -> None:
+    (tmp_path / "base" / "labels.csv").unlink()
+    code, out, errors = invoke("fit", "--base", "base", "--method", method, "-o", "base.model")
+    assert code == 0, errors
+    assert out.startswith("written: base.model (")
+    assert "no labels, so no base classes" in errors
+    code, _, errors = invoke(*PREDICT, "-o", "p.csv", "--explain")
+    assert code == 0, errors
+    lines = list(csv.DictReader((tmp_path / "p.csv").open()))
+    known = [(a["label"], b) for a, b in zip(lines, tables, strict=True) if b != "other"]
+    assert np.mean([found == truth for found, truth in known]) > 0.6  # a third by chance
+    model = load_model("base.model")
+    assert model.base.rows is None
+    assert model.base.n_samples == len(MultiViewData.read(tmp_path / "base"))
+
+
 def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     code, out, errors = invoke(
         "advise", "base", "--methods", "proto,partial-nn", "--splits", "3", "--episodes", "4",
@@ -198,7 +217,8 @@ def test_the_recommendation_says_how_sure_it_is() -> None:
     [
         (("fit", "--base", "nosuch", "-o", "x.model"), "nosuch"),
         (("fit", "--base", "base", "-o", "no/such/x.model"), "does not exist"),
-        (("fit", "--base", "query", "-o", "x.model"), "without labels"),
+        (("fit", "--base", "query", "--method", "bavardage", "-o", "x.model"),
+         "learns from base classes first"),
         (("fit", "--base", "base", "--eta", "0.9", "-o", "x.model"), "largest possible rate"),
         (("fit", "--base", "base", "--way", "1", "-o", "x.model"), "at least 2 classes"),
         (("fit", "--base", "base", "--method", "concat-logistic", "-o", "x.model"), "--base-rows"),

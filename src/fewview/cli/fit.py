@@ -38,7 +38,12 @@ def read_samples(path: str, partial_rows: str = "error") -> MultiViewData:
 
 def fit(
     base: Annotated[
-        str, typer.Option(metavar="DATA", help="Base classes: a file, or a folder of tables.")
+        str,
+        typer.Option(
+            metavar="DATA",
+            help="Base classes: a file, or a folder of tables. Without labels, only how samples "
+            "vary is learnt (marginal, ugda).",
+        ),
     ],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The model, one file.")
@@ -87,11 +92,16 @@ def fit(
         check_rate(eta, data.n_views)
     task = usual_task(data, way=way, shot=shot, queries=queries, eta=eta)
     start = perf_counter()
-    clf.fit_base(data, task=task)
+    if data.labels is None:
+        clf.fit_unlabelled(data, task=task)
+        learnt = "learnt how samples vary; there are no labels, so no base classes"
+    else:
+        clf.fit_base(data, task=task)
+        learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
     clf.save(output, base_rows=base_rows)
     say(
-        f"learnt for {task.way}-way {task.shot}-shot tasks, {100 * task.eta:.0f} % missing, in "
-        f"{perf_counter() - start:.1f} s{describe_settings(clf)}"
+        f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"
+        f"{describe_settings(clf)}"
     )
     print(f"written: {output} ({Path(output).stat().st_size / 1e3:.0f} kB, {method})")
 

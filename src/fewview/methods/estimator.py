@@ -124,6 +124,50 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         )
         return self
 
+    def fit_unlabelled(self: Self, rows: Any, task: TaskSpec | None = None) -> Self:
+        """Learn from rows without labels now, so that what was learnt can be saved before `fit`.
+
+        Unlike `fit_base` with such rows, supports are not counted among them later on.
+
+        Args:
+            rows: samples; labels are not looked at.
+            task: what is learnt for; a common case when None.
+
+        Examples:
+            >>> from fewview.methods.checks import synthetic_data
+            >>> from fewview.methods.marginal import Marginal
+            >>> Marginal().fit_unlabelled(synthetic_data()[0]).base
+            FittedBase(Marginal, 120 samples, 0 classes, views: ..., rows kept)
+        """
+        self.validate()
+        self._refuse_no_labels()
+        data = as_data(rows).with_labels(None)
+        self.__dict__.pop("stream_", None)
+        task = task or usual_task(data)
+        self.base = FittedBase(
+            method=type(self).__name__,
+            key=self._method.key(),
+            classes=(),
+            fingerprint=data.fingerprint,
+            task=task,
+            prepared=self.prepare_rows(data, task),
+            rows=data,
+            n_samples=len(data),
+        )
+        return self
+
+    def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
+        """Scale rows that are not base classes and learn from them what they tell.
+
+        Args:
+            rows: unlabelled samples, supports or both, unscaled.
+            task: shape of the task.
+        """
+        scaling = fit_scaling(rows, self.scaling)
+        scaled = scaling.transform(rows, self._numpy_dtype)
+        state = self.prepare_alone(scaled, task, self.random_state)
+        return Prepared(scaling, None, state.to(self.torch_device, self._torch_dtype), rows[:0])
+
     def partial_fit_base(
         self: Self, base: Any, y: Any = None, task: TaskSpec | None = None
     ) -> Self:
@@ -208,7 +252,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.base is None:
             return None
         if isinstance(self.base, FittedBase):
-            return list(self.base.classes)
+            return list(self.base.classes) or None
         base = as_data(self.base)
         return None if base.labels is None else base.classes.tolist()
 
@@ -252,11 +296,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 [_without_ids(base), _without_ids(support.like(base[:0], "support"))]
             )
         self._refuse_no_labels()
-        scaling = fit_scaling(rows, self.scaling)
-        scaled = scaling.transform(rows, self._numpy_dtype)
-        state = self.prepare_alone(scaled, task, self.random_state)
-        state = state.to(self.torch_device, self._torch_dtype)
-        return Prepared(scaling, None, state, rows[:0])
+        return self.prepare_rows(rows, task)
 
     def _refuse_no_labels(self) -> None:
         if self.tags.needs_base:

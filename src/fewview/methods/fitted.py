@@ -78,7 +78,7 @@ class FittedBase:
     Attributes:
         method: name of the class of the method.
         key: all its parameters that change results, as `Method.key` writes them.
-        classes: the base classes.
+        classes: the base classes; none where the rows had no labels.
         fingerprint: of the base set.
         task: what settings were chosen for.
         prepared: scaling, means and state.
@@ -140,6 +140,8 @@ class FittedBase:
                 f"not here to learn again: {shorten(changed)}; set them back, or call fit_base "
                 "with the base set"
             )
+        if self.rows.labels is None:
+            return method.prepare_rows(self.rows, self.task)
         return method.prepare_base(self.rows, self.task)
 
     def changes(self, method: Method) -> list[str]:
