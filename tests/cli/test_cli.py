@@ -104,7 +104,12 @@ def test_data_show_and_convert(invoke: Invoke, table: Path) -> None:
 def test_methods(invoke: Invoke) -> None:
     code, out, _ = invoke("methods")
     assert code == 0
-    assert "proto" in out
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    for name in ("proto", "concat-hgb", "cpm"):
+        assert "for scaling" in lines[name]
+    assert "needed" in lines["bavardage"]
+    for name in ("marginal", "ugda", "ptmap+ugda"):
+        assert "learns from them if given" in lines[name]
     code, out, _ = invoke("methods", "proto")
     assert "padding=episode" in out
     assert invoke("methods", "nosuch")[0] == 2

@@ -76,3 +76,25 @@ def test_the_second_listing_loads_nothing_heavy(tmp_path: Path) -> None:
     assert any(line.startswith("proto") for line in runs[1])
     assert "torch" in runs[0][-1]
     assert runs[1][-1] == "heavy: []"
+
+
+def test_a_broken_package_is_named_and_left_out(tmp_path: Path) -> None:
+    (tmp_path / "sick.py").write_text("raise RuntimeError('no such thing')\n")
+    (tmp_path / "sick_methods-1.dist-info").mkdir()
+    (tmp_path / "sick_methods-1.dist-info" / "METADATA").write_text("Name: sick-methods\n")
+    points = tmp_path / "sick_methods-1.dist-info" / "entry_points.txt"
+    points.write_text("[fewview.methods]\nsick = sick\n")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+    environment |= {"HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    for _ in range(2):  # nothing is remembered while something is broken
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
+        assert "'sick-methods' are left out" in done.stderr
+        assert "RuntimeError: no such thing" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert any(line.startswith("proto") for line in done.stdout.splitlines())

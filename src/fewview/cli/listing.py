@@ -39,6 +39,9 @@ def remembered(make: Callable[[], Lines], folder: Path | None = None) -> Lines:
         if content["key"] == key:
             return [[str(cell) for cell in line] for line in content["lines"]]
     lines = make()
+    registry = sys.modules.get("fewview.methods.registry")
+    if registry is not None and registry.broken:
+        return lines  # a package could not be read; it may be mended next time
     with suppress(OSError, FewviewError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
@@ -49,11 +52,12 @@ def remembered(make: Callable[[], Lines], folder: Path | None = None) -> Lines:
 
 def sources_key() -> str:
     """Hash of names, sizes and times of all files that methods come from, other packages' too."""
-    files = sorted((Path(fewview.__file__).parent / "methods").rglob("*.py"))
+    folder = Path(fewview.__file__).parent
+    files = [*sorted((folder / "methods").rglob("*.py")), folder / "cli" / "methods.py"]
     parts = [fewview.__version__]
     for point in entry_points(group="fewview.methods"):
         parts.append(f"{point.name} {point.value}")
-        with suppress(ImportError, ValueError, AttributeError):
+        with suppress(Exception):  # looking for a module runs the packages around it
             spec = find_spec(point.module)
             if spec is not None and spec.origin:
                 files.append(Path(spec.origin))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fewview.cli.text import examples, print_table
+
+if TYPE_CHECKING:
+    from fewview.methods.base import Method
 
 EPILOG = examples(
     "fewview methods", "all of them",
@@ -42,13 +45,14 @@ def _lines() -> list[list[str]]:
     lines = []
     for known in names():
         entry = get_entry(known)
-        factory, tags = entry.factory, entry.create().tags
+        factory, method = entry.factory, entry.create()
+        tags = method.tags
         lines.append(
             [
                 known,
                 factory.__name__,
                 _yes(tags.transductive),
-                "needed" if tags.needs_base else "for scaling",
+                _use_of_base(method),
                 "handles" if tags.handles_missing else "padded",
                 _yes(tags.assumes_balance),
                 _yes(not tags.deterministic),
@@ -58,6 +62,24 @@ def _lines() -> list[list[str]]:
             ]
         )
     return lines
+
+
+def _use_of_base(method: Method) -> str:
+    """What base classes are to a method: needed, learnt from if there are any, or a scale only."""
+    from fewview.methods.base import Method
+
+    def learns(part: Method) -> bool:
+        parts = [p for p in part.get_params(deep=False).values() if isinstance(p, Method)]
+        if parts:
+            return any(map(learns, parts))
+        # A network that may do without base classes is trained on the task instead, and who
+        # imputes nothing needs no donors.
+        without = part.tags.trained or getattr(part, "impute", "") == "none"
+        return type(part).prepare is not Method.prepare and not without
+
+    if method.tags.needs_base:
+        return "needed"
+    return "learns from them if given" if learns(method) else "for scaling"
 
 
 def _one(name: str) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fewview.views import FewviewError
+from fewview.views import FewviewError, FewviewWarning
 
 if TYPE_CHECKING:
     from fewview.methods.base import Method
@@ -43,6 +44,7 @@ class Entry:
 
 _entries: dict[str, Entry] = {}
 _state = {"discovered": False}
+broken: list[str] = []  # entry points of other packages that could not be read
 
 
 def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClass]:
@@ -77,7 +79,22 @@ def _discover() -> None:
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
     for point in entry_points(group="fewview.methods"):
+        _load(point)
+
+
+def _load(point: EntryPoint) -> None:
+    """Read the methods of another package; one that is broken must not take the others down."""
+    try:
         point.load()
+    except Exception as error:
+        package = point.dist.name if point.dist is not None else point.module
+        broken.append(point.name)
+        warnings.warn(
+            f"methods of the package {package!r} are left out: reading {point.value!r} gave "
+            f"{type(error).__name__}: {error}",
+            FewviewWarning,
+            stacklevel=4,
+        )
 
 
 def names() -> tuple[str, ...]:
