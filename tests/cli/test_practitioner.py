@@ -169,6 +169,34 @@ def test_a_base_set_without_labels(
     assert model.base.n_samples == len(MultiViewData.read(tmp_path / "base"))
 
 
+def test_accuracy_of_queries_of_other_classes(
+    invoke: Invoke, tables: list[str], tmp_path: Path
+) -> None:
+    query = MultiViewData.read(tmp_path / "query").with_labels(tables)
+    query.write(tmp_path / "query.npz")
+    query[[label != "other" for label in tables]].write(tmp_path / "known.npz")
+    assert invoke(*FIT)[0] == 0
+    for folder, options in (("query", ()), ("query", ("--reject", "0.1")), ("known", ())):
+        code, _, errors = invoke(*PREDICT[:-1], f"{folder}.npz", "-o", "p.csv", *options)
+        assert code == 0, errors
+        lines = list(csv.DictReader((tmp_path / "p.csv").open()))
+        truth = tables if folder == "query" else [label for label in tables if label != "other"]
+        kept = [(line["label"], label) for line, label in zip(lines, truth, strict=True)
+                if label != "other" and line["rejected"] == "false"]  # fmt: skip
+        share = f"{100 * np.mean([a == b for a, b in kept]):.1f} %"
+        if folder == "known":
+            assert f"accuracy {share} on 18 labelled queries\n" in errors
+            continue
+        gone = sum(line["rejected"] == "true" for line, label in zip(lines, truth, strict=True)
+                   if label == "other")  # fmt: skip
+        strange = "6 queries have a label that no support has (other)"
+        if options:
+            ending = f", {gone} rejected; accuracy on the other {len(kept)} that were not rejected"
+        else:
+            ending = "; accuracy on the other 18"
+        assert f"{strange}{ending} is {share}" in errors
+
+
 def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     code, out, errors = invoke(
         "advise", "base", "--methods", "proto,partial-nn", "--splits", "3", "--episodes", "4",

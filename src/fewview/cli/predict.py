@@ -96,7 +96,7 @@ def predict(
         reasons.save(picture)
         print(f"written: {table}")
         print(f"written: {picture}")
-    _tell_accuracy(rows, samples)
+    _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
 
 
 def _classifier(model: str | None, method: str | None, device: str) -> Method:
@@ -145,18 +145,45 @@ def _written(row: dict[str, Any], form: str) -> dict[str, Any]:
     return row | {"label": str(row["label"])} if form == "parquet" else row
 
 
-def _tell_accuracy(rows: list[dict[str, Any]], samples: MultiViewData) -> None:
-    """The queries had labels after all: say how many were met, rejected ones apart."""
+def _tell_accuracy(
+    rows: list[dict[str, Any]], samples: MultiViewData, classes: list[Any], rejecting: bool
+) -> None:
+    """The queries had labels after all: say how many were met.
+
+    Rejected queries and those of classes that no support has are counted apart.
+    """
+    from fewview.views.errors import shorten
+
     if samples.labels is None:
         return
-    pairs = [
-        (row["label"], label)
+    labelled = [
+        (row, label)
         for row, label in zip(rows, samples.labels.tolist(), strict=True)
-        if label is not None and not row["rejected"]
+        if label is not None
     ]
-    if pairs:
-        right = sum(found == wanted for found, wanted in pairs) / len(pairs)
-        say(f"accuracy {100 * right:.1f} % on {len(pairs)} labelled queries that were not rejected")
+    strange = [(row, label) for row, label in labelled if label not in classes]
+    right = [row["label"] == label for row, label in labelled
+             if label in classes and not row["rejected"]]  # fmt: skip
+    parts = []
+    if strange:
+        names = shorten(map(str, dict.fromkeys(label for _, label in strange)))
+        text = f"{_queries(len(strange))} a label that no support has ({names})"
+        if rejecting:
+            text += f", {sum(row['rejected'] for row, _ in strange)} rejected"
+        parts.append(text)
+    if right:
+        share = f"{100 * sum(right) / len(right):.1f} %"
+        kept = " that were not rejected" if rejecting else ""
+        parts.append(
+            f"accuracy on the other {len(right)}{kept} is {share}" if strange
+            else f"accuracy {share} on {len(right)} labelled queries{kept}"
+        )  # fmt: skip
+    if parts:
+        say("; ".join(parts))
+
+
+def _queries(count: int) -> str:
+    return "1 query has" if count == 1 else f"{count} queries have"
 
 
 def _refuse(message: str) -> NoReturn:
