@@ -197,6 +197,20 @@ def test_accuracy_of_queries_of_other_classes(
         assert f"{strange}{ending} is {share}" in errors
 
 
+def test_too_few_base_classes_to_reject(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    base = MultiViewData.read(tmp_path / "base")
+    base[base.codes < 3].write(tmp_path / "few.npz")
+    needed = "needs at least 4 base classes that play new ones; this model has 3"
+    code, _, errors = invoke("fit", "--base", "few.npz", *FIT[3:])
+    assert code == 0, errors
+    assert "warning: 'fewview predict --reject' will not work with this model: rej" in errors
+    assert needed in errors
+    code, _, errors = invoke(*PREDICT, "-o", "p.csv", "--reject", "0.1")
+    assert code == 2
+    assert needed in errors
+    assert "warning" not in invoke(*FIT)[2]
+
+
 def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     code, out, errors = invoke(
         "advise", "base", "--methods", "proto,partial-nn", "--splits", "3", "--episodes", "4",

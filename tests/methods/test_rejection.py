@@ -98,8 +98,11 @@ def test_base_classes_are_needed() -> None:
     with pytest.raises(FewviewError, match="set on base classes and there are none"):
         Proto().fit(support).predict(support, reject=0.05)
     few = BASE[BASE.codes < 3]
-    with pytest.raises(FewviewError, match="takes 4 of them"):
+    with pytest.raises(FewviewError, match=r"at least 4 base classes.*this model has 3"):
         Proto().fit_base(few).fit(support).predict(support, reject=0.05)
+    first = np.concatenate([np.flatnonzero(BASE.codes == code)[:3] for code in range(6)])
+    with pytest.raises(FewviewError, match=r"2 base classes with 4 samples or more; .* has 0"):
+        Proto().fit_base(BASE[first]).fit(support).predict(support, reject=0.05)
     streamed = Proto().partial_fit_base(BASE).fit(support)
     with pytest.raises(FewviewError, match="rows are not here"):
         streamed.predict(support, reject=0.05)

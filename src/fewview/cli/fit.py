@@ -103,7 +103,19 @@ def fit(
         f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"
         f"{describe_settings(clf)}"
     )
+    problem = why_not_reject(data)
+    if problem:
+        say(f"warning: 'fewview predict --reject' will not work with this model: {problem}")
     print(f"written: {output} ({Path(output).stat().st_size / 1e3:.0f} kB, {method})")
+
+
+def why_not_reject(base: MultiViewData) -> str:
+    """Why there is no threshold for rejecting; empty where there is one."""
+    from fewview.methods.rejection import FEWEST_SAMPLES, too_few_classes
+
+    large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
+                for code in range(len(base.classes)))  # fmt: skip
+    return too_few_classes(len(base.classes), large)
 
 
 def check_writable(path: str) -> None:

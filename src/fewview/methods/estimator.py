@@ -30,6 +30,7 @@ from fewview.methods.rejection import (
     check_reject,
     rejection_label,
     set_thresholds,
+    too_few_classes,
     with_label,
 )
 from fewview.methods.state import Prepared, State, Tags
@@ -442,10 +443,12 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             if base.thresholds is not None and not base.changes(self._method):
                 return base.thresholds
             rows, task = base.rows, base.task
-            if rows is None:
+            if rows is None or rows.labels is None:
                 raise FewviewError(
-                    "this base set has no thresholds for rejecting and its rows are not here; "
-                    "call fit_base with the base set"
+                    too_few_classes(len(base.classes))
+                    or "this base set has no thresholds for rejecting (fewer than 2 classes with "
+                    "4 samples, or learnt in parts) and its rows are not here; call fit_base "
+                    "with the base set"
                 )
             state = base.prepared_for(self._method).state
         else:

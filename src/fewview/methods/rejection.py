@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fewview.methods.base import Method
 
 FEWEST_CLASSES = 4
+FEWEST_SAMPLES = 4
+FEWEST_LARGE = 2
 N_FOLDS = 4
 EPISODES = 8
 QUERIES = 15
@@ -115,6 +117,32 @@ def check_reject(rate: Any) -> float:
     return float(rate)
 
 
+def too_few_classes(n_classes: int, n_large: int = FEWEST_LARGE) -> str:
+    """Why queries cannot be rejected with so few base classes; empty where they can be.
+
+    Args:
+        n_classes: base classes.
+        n_large: those among them with enough samples to play new classes.
+
+    Examples:
+        >>> too_few_classes(3)
+        'rejecting needs at least 4 base classes that play new ones; this model has 3'
+        >>> too_few_classes(4)
+        ''
+    """
+    if n_classes < FEWEST_CLASSES:
+        return (
+            f"rejecting needs at least {FEWEST_CLASSES} base classes that play new ones; this "
+            f"model has {n_classes}"
+        )
+    if n_large < FEWEST_LARGE:
+        return (
+            f"rejecting needs at least {FEWEST_LARGE} base classes with {FEWEST_SAMPLES} samples "
+            f"or more; this model has {n_large}"
+        )
+    return ""
+
+
 def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thresholds:
     """Learn from base classes what is still usual.
 
@@ -132,12 +160,10 @@ def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thres
     """
     n_classes = len(base.classes)
     sizes = np.bincount(base.codes, minlength=n_classes)
-    large = np.flatnonzero(sizes >= 4)
-    if n_classes < FEWEST_CLASSES or len(large) < 2:
-        raise FewviewError(
-            f"a threshold for rejecting is set on base classes that play new ones, which takes "
-            f"{FEWEST_CLASSES} of them, two with 4 samples or more; there are {n_classes}"
-        )
+    large = np.flatnonzero(sizes >= FEWEST_SAMPLES)
+    problem = too_few_classes(n_classes, len(large))
+    if problem:
+        raise FewviewError(problem)
     states = combine(np.arange(N_FOLDS, dtype=np.uint64), stream_key("rejection folds"))
     found: dict[tuple[int, int], list[FloatArray]] = {}
     for number, order in enumerate(smallest(raw(states, len(large)), len(large)).tolist()):
