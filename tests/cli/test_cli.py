@@ -129,6 +129,7 @@ def test_bench_writes_json_and_results_reads_the_store(invoke: Invoke, tmp_path:
         "--store", store, "--json", str(out),
     )  # fmt: skip
     assert code == 0
+    assert errors.endswith(f"results are kept in {store}\n")
     assert "digits: 3-way 1-shot, 2 class split(s), 10 episodes per entry" in text
     assert "8 cells: 0 already stored" in errors
     rows = json.loads(out.read_text())
@@ -157,10 +158,21 @@ def test_bench_writes_json_and_results_reads_the_store(invoke: Invoke, tmp_path:
     assert len(text.splitlines()) == 41
     code, text, errors = invoke("results", store, "--compare", "--format", "json")
     assert "average ranks over 2 class splits" in errors
+    assert "nan" not in errors  # Friedman's test needs three methods
     assert len(json.loads(text)) == 2
     diagram = tmp_path / "ranks.svg"
     assert invoke("results", store, "--diagram", str(diagram))[0] == 0
     assert diagram.read_text().startswith("<?xml")
+
+
+def test_compared_rates_rise(invoke: Invoke, tmp_path: Path) -> None:
+    store = str(tmp_path / "a.sqlite")
+    for eta in ("0.5", "0"):
+        command = ("bench", "digits", "--methods", "proto,match,rfs", "--eta", eta, *QUICK)
+        assert invoke(*command, "--store", store)[0] == 0
+    _, text, errors = invoke("results", store, "--compare", "--format", "json")
+    assert [row["eta"] for row in json.loads(text)] == [0.0] * 3 + [0.5] * 3
+    assert "Friedman p " in errors
 
 
 def test_stale_results_are_marked(
@@ -205,6 +217,7 @@ def test_run_writes_table_and_plot(invoke: Invoke, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("bench", "nosuch"), "no data set 'nosuch'"),
+        (("bench", "digit"), "did you mean digits?"),
         (("bench", "no/such/file.npz"), "no such file"),
         (("bench", "digits", "--methods", "nosuch"), "no method 'nosuch'"),
         (("bench", "digits", "--eta", "0.9"), "largest possible rate"),

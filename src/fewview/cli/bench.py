@@ -142,7 +142,8 @@ def bench(
     """
     from fewview.cli.progress import make_progress
     from fewview.evaluate.options import bench as run_bench
-    from fewview.evaluate.options import make_grid
+    from fewview.evaluate.options import make_grid, store_path
+    from fewview.evaluate.store import NO_STORE
 
     grid = make_grid(
         datasets, base=base, methods=methods, eta=eta, way=way, shot=shot, queries=queries,
@@ -167,6 +168,9 @@ def bench(
     show(rows)
     if json is not None:
         print(f"written: {json}", file=sys.stderr)
+    kept = store_path(store)
+    if kept != NO_STORE:
+        print(f"results are kept in {kept}", file=sys.stderr)
     report_failures(outcome)
 
 

@@ -219,16 +219,21 @@ def _compare(
         for file in save_figure(critical_difference_diagram(ranking, blocks), diagram):
             print(f"written: {file}", file=sys.stderr)
     if not quiet:
+        friedman = ranking.p_friedman  # not defined for two methods
+        test = "" if friedman != friedman else f", Friedman p {friedman:.2g}"
         print(
             f"average ranks over {ranking.n_blocks} {blocks} (critical difference "
-            f"{ranking.critical_difference:.2f}, Friedman p {ranking.p_friedman:.2g}): "
+            f"{ranking.critical_difference:.2f}{test}): "
             + ", ".join(
                 f"{name} {value:.2f}"
                 for name, value in zip(ranking.names, ranking.ranks, strict=True)
             ),
             file=sys.stderr,
         )
-    return compare(found), COMPARE_COLUMNS
+    rows = compare(found)
+    places = {name: k for k, name in enumerate(dict.fromkeys(row["dataset"] for row in rows))}
+    rows.sort(key=lambda row: (places[row["dataset"]], row["eta"]))
+    return rows, COMPARE_COLUMNS
 
 
 def _chosen(columns: str | None, rows: list[Row], usual: tuple[str, ...]) -> tuple[str, ...]:
