@@ -211,6 +211,33 @@ def test_too_few_base_classes_to_reject(invoke: Invoke, tables: list[str], tmp_p
     assert "warning" not in invoke(*FIT)[2]
 
 
+def test_labels_by_another_name(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    assert invoke(*FIT)[0] == 0
+    assert invoke(*PREDICT, "-o", "p.csv")[0] == 0
+    wanted = (tmp_path / "p.csv").read_text()
+    for folder in ("base", "support"):
+        file = tmp_path / folder / "labels.csv"
+        file.write_text(file.read_text().replace("id,label", "id,illness"))
+    assert invoke(*FIT)[0] == 2
+    code, _, errors = invoke(*FIT, "--labels", "illness")
+    assert code == 0, errors
+    code, _, errors = invoke(*PREDICT, "-o", "p.csv", "--labels", "illness")
+    assert code == 0, errors
+    assert "queries are read without labels" in errors
+    assert (tmp_path / "p.csv").read_text() == wanted
+
+
+def test_a_misspelt_view(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    assert invoke(*FIT)[0] == 0
+    for folder in ("query", "support"):
+        (tmp_path / folder / "scan.csv").rename(tmp_path / folder / "scans.csv")
+        code, _, errors = invoke(*PREDICT, "-o", "p.csv")
+        assert code == 2
+        assert f"{folder}: the model has no view 'scans' (it has blood, scan)" in errors
+        assert "did you mean 'scan'?" in errors
+        assert "drop_views" not in errors
+
+
 def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     code, out, errors = invoke(
         "advise", "base", "--methods", "proto,partial-nn", "--splits", "3", "--episodes", "4",
@@ -268,7 +295,7 @@ def test_the_recommendation_says_how_sure_it_is() -> None:
         (("predict", "--query", "query", "-o", "x.csv"), "either --model"),
         (("predict", "--method", "proto", "--query", "query", "-o", "x.csv"), "give --support"),
         (("predict", "--method", "proto", "--support", "query", "--query", "query", "-o", "x.csv"),
-         "supports have no labels"),
+         "supports have no labels; in a folder, add labels.csv"),
         (("predict", "--method", "proto", "--support", "support", "--query", "query",
           "-o", "x.doc"), "write predictions as .csv"),
         (("predict", "--method", "bavardage", "--support", "support", "--query", "query", "-o",

@@ -243,6 +243,19 @@ def test_bad_input_is_named(X: Any, y: Any, message: str) -> None:
         Proto().fit(X, y)
 
 
+def test_answers_about_frames_come_in_the_order_of_identifiers() -> None:
+    """Every query lies on a support, so that the right answer is known for every identifier."""
+    clf = Proto(scaling="none").fit({"a": [[0.0], [9.0]], "b": [[0.0], [9.0]]}, ["low", "high"])
+    frames = {
+        "a": pd.DataFrame({"id": ["z", "x"], "value": [9.0, 0.0]}),
+        "b": pd.DataFrame({"id": ["y", "x"], "value": [9.0, 0.0]}),
+    }
+    joined = MultiViewData.from_frames(frames)
+    wanted = {"x": "low", "y": "high", "z": "high"}
+    assert clf.predict(frames).tolist() == [wanted[name] for name in joined.ids]
+    assert clf.predict(joined).tolist() == clf.predict(frames).tolist()
+
+
 # ---------------------------------------------------------------------------- scikit-learn's tools
 
 

@@ -29,11 +29,24 @@ PartialRows = Annotated[
 ]
 
 
-def read_samples(path: str, partial_rows: str = "error") -> MultiViewData:
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
+        "an array (.npz) or a column of the label file (folder).",
+        show_default=False,
+    ),
+]
+
+
+def read_samples(
+    path: str, partial_rows: str = "error", labels: str | None = None
+) -> MultiViewData:
     """Read a file or folder of samples, format by extension."""
     from fewview.views import MultiViewData
 
-    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows))
+    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
 
 
 def fit(
@@ -65,6 +78,7 @@ def fit(
         float | None,
         typer.Option(help="Missing rate to expect. Default: the gaps of the base set, else 0.3."),
     ] = None,
+    labels: Labels = None,
     partial_rows: PartialRows = "error",
     base_rows: Annotated[
         bool,
@@ -86,7 +100,7 @@ def fit(
 
     check_writable(output)
     clf = create(method, device=device)
-    data = read_samples(base, partial_rows)
+    data = read_samples(base, partial_rows, labels)
     say(f"base set: {data}")
     if eta is not None:
         check_rate(eta, data.n_views)

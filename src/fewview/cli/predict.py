@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli.fit import PartialRows, check_writable, read_samples, say
+from fewview.cli.fit import Labels, PartialRows, check_writable, read_samples, say
 from fewview.cli.text import examples
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def predict(
             help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
         ),
     ] = False,
+    labels: Labels = None,
     partial_rows: PartialRows = "error",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
 ) -> None:
@@ -79,11 +80,26 @@ def predict(
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
     check_writable(output)
     clf = _classifier(model, method, device)
+    if reject is not None and clf.base is None:
+        _refuse(
+            "--reject: a threshold for rejecting is set on base classes and there are none; give "
+            "--model with what 'fewview fit' learnt from some"
+        )
     if support is not None:
-        clf.fit(read_samples(support, partial_rows))
+        supports = read_samples(support, partial_rows, labels)
+        if supports.labels is None:
+            _refuse(
+                f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
+                "id and label; in a file, name what holds them with --labels"
+            )
+        if clf.base is not None:
+            _check_views(support, supports, clf.base.view_dims, "the model")
+        clf.fit(supports)
     elif not hasattr(clf, "support_"):
         _refuse("give --support: a few labelled samples of every class")
-    samples = read_samples(query, partial_rows)
+    samples = _read_queries(query, partial_rows, labels)
+    _check_views(query, samples, clf.prepared_.reference.view_dims,
+                 "the supports" if clf.base is None else "the model")  # fmt: skip
     rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
     columns = list(rows[0]) if rows else []
@@ -97,6 +113,34 @@ def predict(
         print(f"written: {table}")
         print(f"written: {picture}")
     _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
+
+
+def _read_queries(path: str, partial_rows: str, labels: str | None) -> MultiViewData:
+    from fewview.views import FewviewError
+
+    if labels is None:
+        return read_samples(path, partial_rows)
+    try:
+        return read_samples(path, partial_rows, labels)
+    except FewviewError as problem:
+        # Labels of queries are optional, so that theirs may be missing where supports have them.
+        # Anything else that is wrong with the file is found by reading it once more.
+        samples = read_samples(path, partial_rows).with_labels(None)
+        say(f"queries are read without labels: {problem}")
+        return samples
+
+
+def _check_views(path: str, samples: MultiViewData, known: dict[str, int], where: str) -> None:
+    """Say that a view is not known, in words of files and folders."""
+    from difflib import get_close_matches
+
+    from fewview.views.errors import shorten
+
+    for view in samples.view_names:
+        if view not in known:
+            near = get_close_matches(view, list(known), n=1)
+            advice = f"did you mean {near[0]!r}?" if near else "take it out of the data"
+            _refuse(f"{path}: {where} has no view {view!r} (it has {shorten(known)}); {advice}")
 
 
 def _classifier(model: str | None, method: str | None, device: str) -> Method:

@@ -404,6 +404,9 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     ) -> NDArray[Any]:
         """Labels of queries, [n_query].
 
+        Answers come in the order of the rows. A dict of frames is joined by identifier first:
+        answers then come in the order of `MultiViewData.from_frames(X).ids`.
+
         Args:
             X: queries, as for `fit`, without labels (labels are not looked at).
             reject: share of queries of known classes that may be rejected by mistake, such as
