@@ -175,6 +175,37 @@ def test_compared_rates_rise(invoke: Invoke, tmp_path: Path) -> None:
     assert "Friedman p " in errors
 
 
+def test_advise_takes_known_data_sets(invoke: Invoke, tmp_path: Path) -> None:
+    code, out, errors = invoke(
+        "advise", "digits", "--methods", "proto", *QUICK, "-o", str(tmp_path / "a"),
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "digits: 4-way 1-shot" in out  # ten classes of one's own: six base, four new
+    assert "Use " in out
+    code, _, errors = invoke("advise", "digit", "-o", str(tmp_path / "b"))
+    assert code == 2
+    assert "did you mean digits?" in errors
+    code, _, errors = invoke("advise", "digits", "--jobs", "0", "-o", str(tmp_path / "c"))
+    assert code == 2
+    assert "number of processes" in errors
+
+
+def test_advise_says_whose_gaps_it_used(invoke: Invoke, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    mask = np.ones((60, 2), dtype=bool)
+    mask[::4, 0] = False  # 15 of 120
+    views = {"a": rng.normal(size=(60, 4)), "b": rng.normal(size=(60, 3))}
+    labels = np.repeat(["u", "v", "w", "x", "y"], 12)
+    MultiViewData(views, labels, mask=mask).write(tmp_path / "mine.npz")
+    code, _, errors = invoke(
+        "advise", str(tmp_path / "mine.npz"), "--methods", "proto", *QUICK, "-o",
+        str(tmp_path / "a"),
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "lacks views" not in errors
+    assert "12 % missing as in the data" in (tmp_path / "a" / "report.html").read_text()
+
+
 def test_stale_results_are_marked(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

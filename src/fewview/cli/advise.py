@@ -17,11 +17,18 @@ EPILOG = examples(
     "fewview advise my_tables/", "a folder with one CSV file per view and labels.csv",
     "fewview advise my_data.npz --shot 3", "three labelled samples per class",
     "fewview advise my_data.npz --methods marginal,ugda,proto", "some methods only",
+    "fewview advise handwritten --jobs 2", "a known data set, two processes",
 )  # fmt: skip
 
 
 def advise(
-    data: Annotated[str, typer.Argument(help="Labelled samples: a file, or a folder of tables.")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="Labelled samples: a file, a folder of tables, or a known data set "
+            "('fewview data list')."
+        ),
+    ],
     shot: Annotated[int, typer.Option(help="Labelled samples per new class.")] = 1,
     way: Annotated[int | None, typer.Option(help="New classes per task. Default: up to 5.")] = None,
     queries: Annotated[
@@ -39,6 +46,11 @@ def advise(
         str, typer.Option("--output", "-o", metavar="DIR", help="Folder for results and report.")
     ] = "advice",
     seed: Annotated[int, typer.Option(help="Another seed gives other tasks.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Number of processes; they share the cores.")] = 1,
+    data_dir: Annotated[
+        str | None,
+        typer.Option(help="Folder of data files. Default: $FEWVIEW_DATA, else the user's cache."),
+    ] = None,
     partial_rows: PartialRows = "error",
 ) -> None:
     """Try all methods and plain scikit-learn classifiers on your own data, and recommend one.
@@ -50,12 +62,17 @@ def advise(
 
     from fewview.cli.bench import report_failures, stop_politely
     from fewview.cli.progress import make_progress
+    from fewview.datasets import load, names
     from fewview.evaluate.advice import give_advice
     from fewview.report.page import write_report
     from fewview.views import FewviewError
 
-    samples = read_samples(data, partial_rows)
-    name = Path(data).resolve().stem
+    # A word is a data set, as for 'bench', unless it is a file: a slip then gets a suggestion.
+    path = Path(data).expanduser()
+    if data in names() or not (path.exists() or path.suffix or path.name != data):
+        samples, name = load(data, data_dir), data
+    else:
+        samples, name = read_samples(data, partial_rows), path.resolve().stem
     samples = samples.with_name(name)
     if samples.labels is not None and (samples.codes < 0).any():
         unlabelled = int((samples.codes < 0).sum())
@@ -71,7 +88,8 @@ def advise(
     try:
         advice = give_advice(
             samples, methods=methods, shot=shot, way=way, queries=queries, splits=splits,
-            episodes=episodes, seed=seed, store=str(store), progress=make_progress(),
+            episodes=episodes, seed=seed, store=str(store), jobs=jobs,
+            progress=make_progress(),
         )  # fmt: skip
     except KeyboardInterrupt:
         stop_politely(str(store))
@@ -84,9 +102,11 @@ def advise(
     header = ("rank", "method", "right %", "95 % interval", "ms per task", "base s")
     lines = [_line(rank, row) for rank, row in enumerate(advice.rows, start=1)]
     print_table(header, lines, title=title, right=(0, 2, 4, 5))
+    own = samples.missing_rate
+    gaps = f" ({100 * own:.0f} % missing as in the data, shown as rate 0)" if own else ""
     page = write_report(
-        store, folder / "report.html", where=[f"dataset={name}"], title=f"Advice about {name}",
-        examples=False,
+        store, folder / "report.html", where=[f"dataset={name}"],
+        title=f"Advice about {name}{gaps}", examples=False,
     )  # fmt: skip
     print(f"\n{advice.sentence}\n")
     print(f"written: {page}")

@@ -51,6 +51,7 @@ def give_advice(
     episodes: int = 20,
     seed: int = 0,
     store: str = "none",
+    jobs: int = 1,
     progress: Progress | None = None,
 ) -> Advice:
     """Cross-validate methods on data and recommend one.
@@ -67,6 +68,7 @@ def give_advice(
         episodes: tasks per division.
         seed: of divisions and tasks.
         store: file of results; `"none"` keeps nothing.
+        jobs: number of processes.
         progress: is told how far the run is.
 
     Example:
@@ -95,7 +97,7 @@ def give_advice(
     with warnings.catch_warnings():
         # Keeping the gaps of the data is what is wanted here.
         warnings.filterwarnings("ignore", f".*{OWN_GAPS}", FewviewWarning)
-        rows, outcome = bench(grid, store=store, progress=told)
+        rows, outcome = bench(grid, store=store, jobs=jobs, progress=told)
     if not rows:
         raise FewviewError(f"no method ran through: {outcome.failures[0][1]}")
     rows = sorted(rows, key=lambda row: (-row["accuracy"], row["seconds"]))
