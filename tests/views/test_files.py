@@ -397,7 +397,6 @@ CSV: dict[str, tuple[dict[str, str], str]] = {
     "open quote": ({"a": 'id,x\n"p,1\n'}, r"a\.csv: line \d: "),
     "bad quote": ({"a": 'id,x\n"p"q,1\n'}, r"a\.csv: line 2: "),
     "columns twice": ({"a": "id,x,x\np,1,2\n"}, r"view 'a': column 'x' occurs twice"),
-    "no sample shared": ({"a": "id,x\np,1\n", "b": "id,x\nq,1\n"}, r"a\.csv has id 'p'; b\.csv"),
     "no view for an id": ({"a": "id,x\np,1\n", "ids": "id\np\nq\n"}, r"\(id q\): no view at all"),
     "id that is not listed": ({"a": "id,x\np,1\n", "ids": "id\nq\n"}, r"a\.csv: id 'p' not in ids"),
     "labels of nobody": ({"a": "id,x\np,1\n", "labels": "id,label\nq,1\n"}, r"labels\.csv: id 'q'"),
