@@ -563,13 +563,13 @@ def test_gradients_of_completer_are_those_of_a_loop(n_views: int) -> None:
 
     def run(layers: Any, place: int, task: int, rows: Tensor, softmax: bool) -> Tensor:
         for layer in layers:
-            rows = rows @ layer.weights[task, place] + layer.bias[task, place]
-            if layer.scale is not None:
-                rows = torch.nn.functional.batch_norm(
-                    rows, None, None, layer.scale[task, place, 0], layer.shift[task, place, 0],
-                    training=True,
-                )  # fmt: skip
-                rows = torch.relu(rows)
+            rows = rows @ layer.weights[task, place]
+            if layer.scale is None:
+                rows = rows + layer.bias[task, place]
+                continue
+            scale, shift = layer.scale[task, place, 0], layer.bias[task, place, 0]
+            rows = torch.nn.functional.batch_norm(rows, None, None, scale, shift, training=True)
+            rows = torch.relu(rows)
         return torch.softmax(rows, -1) if softmax else rows
 
     pairs = completer.ordered_pairs(n_views)

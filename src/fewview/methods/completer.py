@@ -51,9 +51,8 @@ class Layer(State):
 
     Attributes:
         weights: [tasks, G, in, out].
-        bias: [tasks, G, 1, out].
+        bias: [tasks, G, 1, out], added after normalisation, which would remove it before.
         scale: [tasks, G, 1, out] or None: no normalisation and no ReLU.
-        shift: [tasks, G, 1, out] or None.
         mean: running mean [tasks, G, 1, out] or None.
         variance: running variance [tasks, G, 1, out] or None.
     """
@@ -61,15 +60,13 @@ class Layer(State):
     weights: Tensor
     bias: Tensor
     scale: Tensor | None = None
-    shift: Tensor | None = None
     mean: Tensor | None = None
     variance: Tensor | None = None
 
     @property
     def parameters(self) -> list[Tensor]:
         """What is trained."""
-        items = (self.weights, self.bias, self.scale, self.shift)
-        return [item for item in items if item is not None]
+        return [self.weights, self.bias] + ([] if self.scale is None else [self.scale])
 
     def __call__(self, x: Tensor, counted: Tensor | None, relu: bool = True) -> Tensor:
         """Apply the layer to x [tasks, G, n, in].
@@ -80,15 +77,17 @@ class Layer(State):
                 over, which also moves the running ones; None uses the running ones.
             relu: whether a normalised layer ends with a ReLU.
         """
-        out = x @ self.weights + self.bias
-        if self.scale is None or self.shift is None or self.mean is None or self.variance is None:
-            return out
+        out = x @ self.weights
+        if self.scale is None or self.mean is None or self.variance is None:
+            return out + self.bias
         mean, variance = self.mean, self.variance
         if counted is not None:
-            weight = counted[..., None]
-            count = weight.sum(2, keepdim=True)
-            here = (out * weight).sum(2, keepdim=True) / count.clamp(min=1)
-            spread = ((out - here).square() * weight).sum(2, keepdim=True) / count.clamp(min=1)
+            # Products with a row of weights are several times faster than masked sums.
+            row = counted[:, :, None]
+            count = row.sum(3, keepdim=True)
+            row = row / count.clamp(min=1)
+            here = row @ out
+            spread = (row @ out.square() - here.square()).clamp(min=0)
             # One sample has no spread: it is normalised by what was seen before.
             several = count > 1
             mean = torch.where(several, here, mean)
@@ -97,13 +96,15 @@ class Layer(State):
                 unbiased = spread * count / (count - 1).clamp(min=1)
                 self.mean.lerp_(torch.where(several, here, self.mean), MOMENTUM)
                 self.variance.lerp_(torch.where(several, unbiased, self.variance), MOMENTUM)
-        out = (out - mean) * torch.rsqrt(variance + 1e-5) * self.scale + self.shift
+        factor = torch.rsqrt(variance + 1e-5) * self.scale
+        out = torch.addcmul(self.bias - mean * factor, out, factor)
         return torch.relu(out) if relu else out
 
     def detached(self) -> Layer:
         """The layer without gradients."""
-        items = (self.weights, self.bias, self.scale, self.shift, self.mean, self.variance)
-        return Layer(*(None if item is None else item.detach() for item in items))  # type: ignore[arg-type]
+        items = (self.scale, self.mean, self.variance)
+        rest = (None if item is None else item.detach() for item in items)
+        return Layer(self.weights.detach(), self.bias.detach(), *rest)
 
 
 def start_layers(
@@ -114,7 +115,7 @@ def start_layers(
     plain_end: bool,
     dtype: torch.dtype,
 ) -> tuple[Layer, ...]:
-    """Layers of G networks, with weights and biases uniform within 1 / sqrt(inputs).
+    """Layers of G networks, with weights (and biases of plain ones) within 1 / sqrt(inputs).
 
     Args:
         seeds: int64 [tasks].
@@ -136,24 +137,25 @@ def start_layers(
     for place in range(len(sizes[0]) - 1):
         rows = max(size[place] for size in sizes)
         columns = max(size[place + 1] for size in sizes)
+        plain = plain_end and place == len(sizes[0]) - 2
         weights, biases = [], []
         for name, size in zip(names, sizes, strict=True):
             bound, shape = size[place] ** -0.5, (size[place], size[place + 1])
-            drawn = draw_weights(seeds, bound, shape, dtype, "completer", what, place, name)
+            key = ("completer", what, place, name)
+            drawn = draw_weights(seeds, bound, shape, dtype, *key).detach()
             missing = (0, columns - shape[1], 0, rows - shape[0])
-            weights.append(torch.nn.functional.pad(drawn.detach(), missing))
-            bias = draw_weights(
-                seeds, bound, (1, shape[1]), dtype, "completer", what, place, name, "bias"
-            )
-            biases.append(torch.nn.functional.pad(bias.detach(), missing[:2]))
+            weights.append(torch.nn.functional.pad(drawn, missing))
+            bias = draw_weights(seeds, bound, (1, shape[1]), dtype, *key, "bias").detach()
+            biases.append(torch.nn.functional.pad(bias, missing[:2]))
         weight, bias = torch.stack(weights, 1), torch.stack(biases, 1)
-        last = place == len(sizes[0]) - 2
-        parts = [weight.requires_grad_(), bias.requires_grad_()]
-        if not (last and plain_end):
-            parts += [torch.ones_like(bias).requires_grad_(), torch.zeros_like(bias)]
-            parts[-1].requires_grad_()
-            parts += [torch.zeros_like(bias), torch.ones_like(bias)]
-        layers.append(Layer(*parts))
+        if plain:
+            layers.append(Layer(weight.requires_grad_(), bias.requires_grad_()))
+            continue
+        zeros, ones = torch.zeros_like(bias), torch.ones_like(bias)
+        for item in (weight, zeros, ones):
+            item.requires_grad_()
+        running = (torch.zeros_like(bias), torch.ones_like(bias))
+        layers.append(Layer(weight, zeros, ones, *running))
     return tuple(layers)
 
 
