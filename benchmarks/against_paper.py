@@ -5,44 +5,19 @@
     python benchmarks/against_paper.py ugda.json
 """
 
-import csv
 import json
 import sys
-from importlib.resources import files
 
-from common import print_table
-
-PAPER_NAMES = {
-    "cub_googlenet_doc2vec": "Cub-googlenet-doc2vec",
-    "handwritten": "Handwritten",
-    "caltech102": "Caltech102",
-    "scene15": "Scene15",
-    "orl": "ORL",
-}
-METHODS = {
-    "proto": "Proto",
-    "match": "Match",
-    "tim": "TIM",
-    "ptmap": "PTMAP",
-    "rfs": "RFS",
-    "bd-cspn": "BD-CSPN",
-    "ptmap+ugda": "PTMAP+UGDA",
-    "rfs+ugda": "RFS+UGDA",
-    "ugda": "UGDA",
-}
+from common import paper_accuracies, print_table
 
 
 def main() -> None:
-    text = files("fewview.datasets").joinpath("data/tables.csv").read_text(encoding="utf-8")
-    paper = {
-        (row["dataset"], row["method"], float(row["eta"])): float(row["acc"])
-        for row in csv.DictReader(text.splitlines())
-    }
+    paper = paper_accuracies()
     with open(sys.argv[1], encoding="utf-8") as file:
         results = json.load(file)
     rows, inside = [], 0
     for row in results:
-        key = (PAPER_NAMES.get(row["dataset"], ""), METHODS.get(row["method"], ""), row["eta"])
+        key = (row["dataset"], row["method"], row["eta"])
         if key not in paper or row["split_low"] is None:
             continue
         within = row["split_low"] <= paper[key] <= row["split_high"]

@@ -79,3 +79,14 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def paper_accuracies() -> dict[tuple[str, str, float], float]:
+    """The paper's accuracies by (data set, method, eta), in our names."""
+    from fewview.report.reproduce.paper import METHODS, printed
+
+    return {
+        (dataset, METHODS[method], eta): number.accuracy
+        for (table, dataset, method, eta), number in printed().items()
+        if table != "ablation"
+    }

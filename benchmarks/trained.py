@@ -17,40 +17,31 @@ method that fails is written down as failed, and the others go on.
 
 from __future__ import annotations
 
-import csv
 import json
 import traceback
 from collections import defaultdict
-from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
-from common import accuracy, parser, predictions, print_machine, print_table, tasks, timed
+from common import (
+    accuracy,
+    paper_accuracies,
+    parser,
+    predictions,
+    print_machine,
+    print_table,
+    tasks,
+    timed,
+)
 
 from fewview.methods.networks import Epoch, watch_training
 from fewview.methods.registry import create
 
 METHODS = ("cpm", "cpm-gan", "icmsc", "completer")
-PAPER_NAMES = {
-    "cub_googlenet_doc2vec": "Cub-googlenet-doc2vec",
-    "handwritten": "Handwritten",
-    "scene15": "Scene15",
-}
 ETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-
-
-def paper_rows() -> dict[tuple[str, str, float], float]:
-    """Accuracy by (data set, method, eta), in our names."""
-    text = files("fewview.datasets").joinpath("data/tables.csv").read_text(encoding="utf-8")
-    ours = {name: key for key, name in PAPER_NAMES.items()}
-    return {
-        (ours[row["dataset"]], row["method"].lower(), float(row["eta"])): float(row["acc"])
-        for row in csv.DictReader(text.splitlines())
-        if row["dataset"] in ours
-    }
 
 
 class Curves:
@@ -271,7 +262,7 @@ def main() -> None:
     print_machine(arguments.device)
     report = Report(Path(arguments.output) / f"{arguments.mode}.json")
     start = perf_counter()
-    {"presets": presets, "splits": splits}[arguments.mode](arguments, report, paper_rows())
+    {"presets": presets, "splits": splits}[arguments.mode](arguments, report, paper_accuracies())
     print(f"# {perf_counter() - start:.0f} s in all; rows are in {report.path}")
 
 

@@ -9,28 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fewview.cli import main
 from fewview.views import MultiViewData
 
 Invoke = Callable[..., tuple[int, str, str]]
 QUICK = ("--splits", "2", "--episodes", "5")
-
-
-@pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
-    """Run the command in this process: exit status, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fewview", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 from fewview import MultiViewData, load_model
-from fewview.cli import main
 from fewview.evaluate.advice import recommend
 
 Invoke = Callable[..., tuple[int, str, str]]
@@ -21,23 +19,10 @@ WIDTHS = {"blood": 4, "scan": 6}
 
 
 @pytest.fixture
-def invoke(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Invoke:
+def invoke(invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Invoke:
     """Run the command in an empty folder: exit status, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fewview", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return invoke
 
 
 def write_tables(folder: Path, codes: Any, names: list[str], first: int, labels: bool) -> list[str]:

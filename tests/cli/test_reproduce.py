@@ -9,26 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fewview.cli import main
-
 Invoke = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
-    """Run the command in this process: exit status, standard output, standard error."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fewview", "reproduce", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+def invoke(invoke: Invoke) -> Invoke:
+    """Run `fewview reproduce`: exit status, standard output, standard error."""
+    return lambda *arguments: invoke("reproduce", *arguments)
 
 
 def test_a_table_goes_to_stdout_and_to_files(

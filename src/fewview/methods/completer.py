@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from typing import Any, ClassVar, cast
 
@@ -558,16 +558,9 @@ class COMPLETER(TrainedMethod):
 
     @property
     def tags(self) -> Tags:  # type: ignore[override]
-        """Tags that follow from where the networks are trained."""
-        base = self.train_on == "base"
-        return Tags(
-            transductive=not base,
-            needs_base=base,
-            handles_missing=True,
-            deterministic=False,
-            trained=True,
-            prepare_depends_on=("missing",) if base and self._missing == "task" else (),
-        )
+        """Tags that follow from where the networks are trained, and at which missing rates."""
+        tags = super().tags
+        return tags if self._missing == "task" else replace(tags, prepare_depends_on=())
 
     @property
     def _missing(self) -> str:
