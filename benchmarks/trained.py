@@ -11,6 +11,13 @@ paper's rows.
 
     python benchmarks/trained.py splits --output trained
 
+`choose` (a GPU, about four minutes): candidates for the `fast` settings beside the present ones, on
+tasks made of base classes alone. Methods that train in the task get tasks of all base classes;
+COMPLETER learns from some base classes and is tried on the others, on tasks with fewer ways where
+there are few base classes.
+
+    python benchmarks/trained.py choose --device cuda --jobs 6 --output trained
+
 Rows are printed as they come and written to a JSON file in the output folder after each one. A
 method that fails is written down as failed, and the others go on.
 """
@@ -18,8 +25,12 @@ method that fails is written down as failed, and the others go on.
 from __future__ import annotations
 
 import json
+import os
 import traceback
 from collections import defaultdict
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,11 +48,55 @@ from common import (
     timed,
 )
 
+from fewview.datasets import class_split, get_spec, load
+from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
+from fewview.methods.folds import draw_folds
 from fewview.methods.networks import Epoch, watch_training
 from fewview.methods.registry import create
+from fewview.views import MultiViewData
 
 METHODS = ("cpm", "cpm-gan", "icmsc", "completer")
 ETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+# Candidates for the `fast` settings; the first of a method are the present ones.
+CANDIDATES = {
+    "completer": (
+        "completer",
+        "completer:learning_rate=0.003",
+        "completer:code=16",
+        "completer:code=32",
+        "completer:code=16:learning_rate=0.003",
+        "completer:batch=4096:learning_rate=0.003",
+        "completer:code=16:batch=4096:learning_rate=0.003",
+        "completer:alpha=1",
+        "completer:alpha=1:code=32",
+        "completer:alpha=1:code=16",
+    ),
+    "cpm": (
+        "cpm",
+        "cpm:latent=128",
+        "cpm:latent=256",
+        "cpm:hidden=150:latent=128:dropout=0.1",
+        "cpm:class_weight=10",
+        "cpm:learning_rate=0.003:query_epochs=50",
+    ),
+    "cpm-gan": (
+        "cpm-gan",
+        "cpm-gan:adversarial_weight=0.1",
+        "cpm-gan:adversarial_weight=0.03",
+        "cpm-gan:adversarial_weight=0.003",
+    ),
+    "icmsc": (
+        "icmsc",
+        "icmsc:subspace_rate=0.0001",
+        "icmsc:subspace_rate=0.001",
+        "icmsc:learning_rate=0.003",
+        "icmsc:learning_rate=0.01",
+        "icmsc:width=256:view_width=128",
+        "icmsc:metric=cosine",
+    ),
+}
+# A candidate replaces the present setting where it is better by both: points, and standard errors.
+LEAST_GAIN = (1.0, 1.5)
 
 
 class Curves:
@@ -87,11 +142,12 @@ def describe(row: dict[str, Any]) -> str:
         f"{stage} {first:.4g} -> {last:.4g} ({first / max(last, 1e-12):.3g} x)"
         for stage, (first, last) in row["losses"].items()
     )
-    paper = "" if row["paper"] is None else f"  paper {row['paper']:.2f}"
+    paper = "" if row.get("paper") is None else f"  paper {row['paper']:.2f}"
+    differs = f"  differs {row['differs']:.1f} %" if "differs" in row else ""
+    base = f" + {row['seconds_base']:.2f} s base" if "seconds_base" in row else ""
     return (
-        f"{head} {row['accuracy']:6.2f} %{paper}  proto {row['proto']:.2f}  "
-        f"differs {row['differs']:.1f} %  "
-        f"{row['seconds']:.2f} s + {row['seconds_base']:.2f} s base  {losses}"
+        f"{head} {row['accuracy']:6.2f} %{paper}  proto {row['proto']:.2f}{differs}  "
+        f"{row['seconds']:.2f} s{base}  {losses}"
     )
 
 
@@ -245,13 +301,152 @@ def splits(arguments: Any, report: Report, paper: Any) -> None:
     )  # fmt: skip
 
 
+def base_tasks(
+    dataset: str, split: int, eta: float, arguments: Any, folds: bool
+) -> list[tuple[MultiViewData, MultiViewData, TaskSpec, Episodes]]:
+    """Base classes to learn from, classes that play novel, task and episodes, for every fold."""
+    data, spec = load(dataset, arguments.data_dir), get_spec(dataset)
+    classes = class_split(dataset, split, data_dir=arguments.data_dir)
+    base = data[np.isin(data.labels, classes.base)]
+    task = TaskSpec(way=spec.way, shot=spec.shot, queries=spec.queries, eta=eta)
+    count = arguments.episodes
+    if not folds:
+        sampler = EpisodeSampler(base, task, seed=split, name=f"choose {dataset}")
+        return [(base, base, task, sampler.draw(0, count))]
+    task = replace(task, way=min(spec.way, (len(base.classes) - 2) // 2))
+    drawn = draw_folds(base, task, split, arguments.folds, 2 * count)
+    return [(fold.known, fold.unknown, task, fold.episodes[0]) for fold in drawn]
+
+
+def try_candidate(dataset: str, split: int, text: str, arguments: Any) -> list[dict[str, Any]]:
+    """Rows of one candidate on base classes of one split, one row for each missing rate."""
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    rows = []
+    memory = 4.0 if arguments.device.startswith("cuda") else 1.0
+    for eta in map(float, arguments.etas.split(",")):
+        row: dict[str, Any] = {"dataset": dataset, "split": split, "eta": eta, "method": text}
+        try:
+            method = create(text, device=arguments.device, max_memory=memory)
+            correct, proto, seconds, curves = [], [], 0.0, Curves()
+            for known, unknown, task, episodes in base_tasks(
+                dataset, split, eta, arguments, method.tags.needs_base
+            ):
+                start = perf_counter()
+                with watch_training(curves):
+                    state = method.prepare_base(known, task)
+                    found = predictions(method, unknown, state, episodes)
+                seconds += perf_counter() - start
+                correct.append((found == episodes.query_labels).mean(1))
+                plain = create("proto:padding=zero")
+                found = predictions(plain, unknown, plain.prepare_base(known, task), episodes)
+                proto.append(accuracy(found, episodes))
+            right = np.concatenate(correct)
+            row |= {
+                "accuracy": 100 * float(right.mean()),
+                "standard_error": 100 * float(right.std() / len(right) ** 0.5),
+                "folds": [100 * float(part.mean()) for part in correct],
+                "episodes": len(right),
+                "proto": float(np.mean(proto)),
+                "seconds": seconds,
+                "losses": curves.ends(),
+            }
+        except Exception as error:
+            traceback.print_exc()
+            row["failure"] = f"{type(error).__name__}: {error}"
+        rows.append(row)
+    return rows
+
+
+def choose(arguments: Any, report: Report, paper: Any) -> None:
+    """Candidates for the `fast` settings on base classes, all of one class split before the next.
+
+    With `--jobs` above one, that many processes share the device: small networks leave it idle.
+    """
+    plan = [
+        (dataset, split, text)
+        for split in range(arguments.splits)
+        for name in CANDIDATES
+        if name in arguments.methods.split(",")
+        for dataset in arguments.datasets.split(",")
+        for text in CANDIDATES[name]
+    ]
+    start = perf_counter()
+    if arguments.jobs == 1:
+        for dataset, split, text in plan:
+            if perf_counter() - start > arguments.seconds:
+                break
+            for row in try_candidate(dataset, split, text, arguments):
+                report.add(row)
+        choice_table(report.rows)
+        return
+    pool = ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn"))
+    waiting = {pool.submit(try_candidate, *item, arguments) for item in plan}
+    while waiting and perf_counter() - start < arguments.seconds:
+        ready, waiting = wait(waiting, timeout=2, return_when=FIRST_COMPLETED)
+        for done in ready:
+            if done.exception() is not None:
+                print(f"a process failed: {done.exception()}", flush=True)
+                continue
+            for row in done.result():
+                report.add(row)
+    choice_table(report.rows)
+    print(f"# {perf_counter() - start:.0f} s in all; rows are in {report.path}", flush=True)
+    for process in list(pool._processes.values()):
+        process.kill()
+    os._exit(0)  # what was not started in time is not waited for
+
+
+def choice_table(rows: list[dict[str, Any]]) -> None:
+    """Differences of candidates from the present settings, paired over data sets and splits."""
+    found = {
+        (row["method"], row["dataset"], row["split"], row["eta"]): row["accuracy"]
+        for row in rows
+        if "failure" not in row
+    }
+    sets = list(dict.fromkeys(key[1] for key in found))
+    table = []
+    for candidates in CANDIDATES.values():
+        for text in candidates:
+            cells, everything = [], []
+            for dataset in sets:
+                by_split = defaultdict(list)
+                levels = []
+                for (method, name, split, eta), value in found.items():
+                    present = found.get((candidates[0], name, split, eta))
+                    if (method, name) == (text, dataset) and present is not None:
+                        by_split[split].append(value - present)
+                        levels.append(value)
+                gains = [float(np.mean(values)) for values in by_split.values()]
+                everything.append(gains)
+                mean = f"{np.mean(levels):.1f}" if levels else ""
+                cells.append(f"{mean} {np.mean(gains):+.1f} +- {spread(gains):.1f}")
+            if not any(everything):
+                continue
+            gain = float(np.mean([np.mean(gains) for gains in everything if gains]))
+            error = spread([value for gains in everything for value in gains])
+            better = gain >= LEAST_GAIN[0] and gain >= LEAST_GAIN[1] * error
+            verdict = "present" if text == candidates[0] else "better" if better else ""
+            number = sum(map(len, everything))
+            table.append([text, *cells, f"{gain:+.2f}", f"{error:.2f}", str(number), verdict])
+    print_table(("candidate", *sets, "gain", "error", "pairs", "verdict"), table)
+
+
+def spread(values: list[float]) -> float:
+    """Standard error of a mean; not a number for fewer than two values."""
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else float("nan")
+
+
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("mode", choices=("presets", "splits"))
+    options.add_argument("mode", choices=("presets", "splits", "choose"))
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--episodes", type=int, default=None, help="100 for presets, else 20")
     options.add_argument("--splits", type=int, default=3)
-    options.add_argument("--seconds", type=float, default=270, help="presets: start none later")
+    options.add_argument("--seconds", type=float, default=270, help="start no training later")
+    options.add_argument("--etas", default="0,0.3", help="choose: missing rates")
+    options.add_argument("--folds", type=int, default=2, help="choose: divisions of base classes")
+    options.add_argument("--jobs", type=int, default=1, help="choose: processes")
     options.add_argument("--threads", type=int, default=None)
     options.add_argument("--output", default="trained", help="folder of the JSON file")
     arguments = options.parse_args()
@@ -262,7 +457,8 @@ def main() -> None:
     print_machine(arguments.device)
     report = Report(Path(arguments.output) / f"{arguments.mode}.json")
     start = perf_counter()
-    {"presets": presets, "splits": splits}[arguments.mode](arguments, report, paper_accuracies())
+    modes = {"presets": presets, "splits": splits, "choose": choose}
+    modes[arguments.mode](arguments, report, paper_accuracies())
     print(f"# {perf_counter() - start:.0f} s in all; rows are in {report.path}")
 
 
