@@ -1,0 +1,242 @@
+"""Ideas for a better Marginal, compared on base classes alone.
+
+Run: python benchmarks/marginal_ideas.py [DATASET ...] [--splits 3] [--eta 0.3,0.5] [--jobs 2]
+     [--json FILE]
+
+Each idea is a small change of the method, written here and not in the library; an idea would be
+kept if it helped on three data sets or more. Some base classes of a split play novel ones
+(`fewview.methods.folds`), so novel classes are never seen. Differences are in points, the mean over
+folds, splits and missing rates, with the standard error over (data set, split, missing rate).
+
+- tails: Student's t with so many degrees of freedom in place of the Gaussian within classes. Far
+  samples count less for their class, and scores grow with the logarithm of the distance.
+- scale: every class has its own factor of S, estimated from its queries, pulled towards 1.
+- factors: S keeps its largest eigenvectors; the others share one variance per view.
+- starts: four starts with perturbed scores; the one whose queries fit best is taken.
+- views: the information of every view is tempered by its own factor before it is joined.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewview import TaskSpec, create
+from fewview.datasets import class_split, get_spec, load
+from fewview.episodes import Episodes
+from fewview.methods.folds import Fold, draw_folds
+from fewview.methods.marginal.balance import balanced_softmax
+from fewview.methods.marginal.method import Marginal
+from fewview.methods.marginal.model import (
+    Evidence,
+    Gaussians,
+    gather_evidence,
+    posterior,
+    predictive_scores,
+    unique_patterns,
+    variational_scores,
+)
+from fewview.methods.marginal.settings import Settings
+
+SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl", "caltech102"]
+SETS.append("tieredimagenet_tiny")
+IDEAS: list[dict[str, Any]] = [
+    {},
+    *({"tails": value} for value in (3.0, 10.0, 30.0, 100.0)),
+    *({"scale": value} for value in (10.0, 100.0)),
+    *({"factors": value} for value in (8, 16, 32)),
+    {"starts": 4},
+    *({"views": value} for value in (0.5, 0.7)),
+]
+
+
+def title(idea: dict[str, Any]) -> str:
+    return ",".join(f"{key} {value:g}" for key, value in idea.items()) or "as it is"
+
+
+def with_factors(model: Gaussians, count: int) -> Gaussians:
+    """S with its largest eigenvectors, what they leave of every view's variance put on a sphere."""
+    values, vectors = torch.linalg.eigh(model.within)
+    kept = vectors[:, -count:] * values[-count:].clamp(min=0).sqrt()
+    low = kept @ kept.T
+    widths = torch.tensor(model.dims)
+    rest = (model.within - low).diagonal()
+    means = torch.stack([part.mean() for part in rest.split(list(model.dims))])
+    return replace(model, within=low + torch.diag(means.clamp(min=1e-9).repeat_interleave(widths)))
+
+
+def with_tempered_views(model: Gaussians, power: float) -> Gaussians:
+    """S whose blocks between views are kept, and whose own blocks grow for wide views.
+
+    A view of d_v components counts as d_v^power of them.
+    """
+    widths = torch.tensor(model.dims, dtype=torch.float64)
+    factor = (widths ** (1 - power)).repeat_interleave(torch.tensor(model.dims))
+    root = (factor / factor.mean()).sqrt()
+    return replace(model, within=root[:, None] * model.within * root)
+
+
+def energies(model: Gaussians, samples: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """(x - mu0)' K_o (x - mu0) and the number of present coordinates of samples [T, N, d]."""
+    flat = (samples - model.mean).flatten(0, 1)
+    patterns, pattern = unique_patterns(mask.flatten(0, 1))
+    out, sizes = flat.new_zeros(len(flat)), flat.new_zeros(len(flat))
+    for index in range(len(patterns)):
+        columns = model.columns(patterns[index])
+        rows = (pattern == index).nonzero()[:, 0]
+        factor = torch.linalg.cholesky(model.within[columns][:, columns])
+        solved = torch.linalg.solve_triangular(factor, flat[rows][:, columns].T, upper=False)
+        out[rows], sizes[rows] = solved.square().sum(0), float(len(columns))
+    return out.reshape(mask.shape[:2]), sizes.reshape(mask.shape[:2])
+
+
+def rounds(
+    evidence: Evidence,
+    members: Tensor,
+    scores: Tensor,
+    energy: Tensor,
+    sizes: Tensor,
+    settings: Settings,
+    idea: dict[str, Any],
+    n_iter: int = 10,
+) -> tuple[Tensor, Tensor]:
+    """The rounds of Marginal with an idea: scores, and how well the queries fit in every task."""
+    tails, scale = idea.get("tails"), idea.get("scale")
+    weight = torch.ones_like(scores)
+    for index in range(n_iter):
+        done = min(1.0, index / (0.3 * n_iter))
+        factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
+        log_r, _ = balanced_softmax(factor * scores, settings.balance)
+        r = log_r.exp()
+        scores = variational_scores(evidence, posterior(evidence, members, r * weight))
+        distance = (energy[..., None] - 2 * scores).clamp(min=1e-6)
+        if tails is not None:
+            weight = (tails + sizes[..., None]) / (tails + distance)
+            scores = -(tails + sizes[..., None]) / 2 * (1 + distance / tails).log()
+        if scale is not None:
+            spread = (r * distance).sum(1) + scale * sizes.mean(1, keepdim=True)
+            spread = spread / ((r * sizes[..., None]).sum(1) + scale * sizes.mean(1, keepdim=True))
+            spread = spread / spread.mean(1, keepdim=True)
+            scores = -(distance / spread[:, None] + sizes[..., None] * spread.log()[:, None]) / 2
+    fit = torch.logsumexp(settings.temperature * scores, dim=-1).mean(1)
+    return scores, fit
+
+
+def score(
+    method: Marginal, settings: Settings, fold: Fold, episodes: Episodes, idea: dict[str, Any],
+    projected: tuple[Any, Any],
+) -> Tensor:  # fmt: skip
+    """Scores of the queries of pretended tasks with an idea."""
+    moments, samples = projected
+    model = moments.shrunk(settings.shrinkage, settings.prior)
+    if "factors" in idea:
+        model = with_factors(model, idea["factors"])
+    if "views" in idea:
+        model = with_tempered_views(model, idea["views"])
+    batch = samples.gather(episodes)
+    support, query = (torch.cat(part, dim=-1).double() for part in (batch.support, batch.query))
+    evidence = gather_evidence(model, support, query, batch.support_mask, batch.query_mask)
+    members = batch.one_hot().double()
+    belief = posterior(evidence, members)
+    counts = evidence.counts(members, evidence.support_pattern)
+    start = predictive_scores(evidence, belief, counts)
+    energy, sizes = energies(model, query, batch.query_mask)
+    best, fit = rounds(evidence, members, start, energy, sizes, settings, idea)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(idea.get("starts", 1) - 1):
+        noise = torch.randn(start.shape, generator=generator, dtype=start.dtype)
+        begin = start + noise * start.std(-1, keepdim=True) / 2
+        other, other_fit = rounds(evidence, members, begin, energy, sizes, settings, idea)
+        better = other_fit > fit
+        best[better], fit[better] = other[better], other_fit[better]
+    log_r, _ = balanced_softmax(settings.temperature * best, settings.balance)
+    return log_r
+
+
+def job(dataset: str, split: int, eta: float) -> dict[str, Any]:
+    """Accuracy of every idea on pretended tasks: idea -> [folds][balanced, dirichlet]."""
+    torch.set_num_threads(1)
+    spec, data = get_spec(dataset), load(dataset)
+    base = data[np.isin(data.labels, class_split(dataset, split).base)]
+    task = TaskSpec(
+        way=min(spec.way, (len(base.classes) - 2) // 2),
+        shot=1,
+        queries=spec.queries,
+        eta=min(eta, 1 - 1 / data.n_views),
+    )
+    method = create("marginal:settings=default:dtype=float64")
+    assert isinstance(method, Marginal)
+    settings = method.resolved()
+    out: dict[str, list[list[float]]] = {title(idea): [] for idea in IDEAS}
+    for fold in draw_folds(base, task, seed=split):
+        projected = method._projected(fold, settings)
+        for idea in IDEAS:
+            row = []
+            for episodes in fold.episodes:
+                found = score(method, settings, fold, episodes, idea, projected).argmax(-1)
+                labels = torch.from_numpy(episodes.query_labels)
+                row.append(100 * float((found == labels).double().mean()))
+            out[title(idea)].append(row)
+    return {"dataset": dataset, "split": split, "eta": eta, "accuracy": out}
+
+
+def report(results: list[dict[str, Any]]) -> None:
+    sets = sorted({result["dataset"] for result in results})
+    plain = title({})
+    print(f"\ndifference in points from Marginal as it is; data sets: {' '.join(sets)}")
+    for column, kind in enumerate(("balanced", "dirichlet")):
+        print(f"-- {kind} queries")
+        for name in results[0]["accuracy"]:
+            gains: dict[str, list[float]] = {data: [] for data in sets}
+            for result in results:
+                pairs = zip(result["accuracy"][name], result["accuracy"][plain], strict=True)
+                kept = [new[column] - old[column] for new, old in pairs if len(new) > column]
+                if kept:
+                    gains[result["dataset"]].append(float(np.mean(kept)))
+            every = [value for values in gains.values() for value in values]
+            error = np.std(every, ddof=1) / len(every) ** 0.5 if len(every) > 1 else np.nan
+            cells = " ".join(f"{np.mean(values or [np.nan]):+6.2f}" for values in gains.values())
+            print(f"{name:16s} mean {np.mean(every):+6.2f} +- {error:.2f} | {cells}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("datasets", nargs="*", default=SETS)
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--eta", default="0.3,0.5")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    etas = [float(eta) for eta in options.eta.split(",")]
+    jobs = list(product(range(options.splits), etas, options.datasets))
+    results = []
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(job, name, split, eta) for split, eta, name in jobs]
+        try:
+            for done in as_completed(waiting):
+                last = done.result()
+                results.append(last)
+                print(
+                    f"{len(results)}/{len(jobs)} {last['dataset']} {last['split']} {last['eta']}",
+                    flush=True,
+                )
+                if options.json:
+                    Path(options.json).write_text(json.dumps(results))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+    if results:
+        report(results)
+
+
+if __name__ == "__main__":
+    main()
