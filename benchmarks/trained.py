@@ -97,25 +97,34 @@ CANDIDATES = {
 }
 # A candidate replaces the present setting where it is better by both: points, and standard errors.
 LEAST_GAIN = (1.0, 1.5)
+POINTS = 10  # of a loss curve that are written down
 
 
 class Curves:
-    """Mean loss by stage and epoch, over batches of tasks."""
+    """Mean loss by stage and epoch, over batches of tasks, and of every part of a loss."""
 
     def __init__(self) -> None:
         self.seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def __call__(self, epoch: Epoch) -> None:
-        """Remember the first and the last epoch."""
-        if epoch.number in (1, epoch.total):
-            self.seen[epoch.stage][epoch.number].append(float(epoch.loss.mean()))
+        """Remember the first epochs, the last one, and some between."""
+        if 1 < epoch.number < epoch.total and epoch.number % max(1, epoch.total // POINTS):
+            return
+        parts = {f"{epoch.stage}, {name}": part for name, part in epoch.parts.items()}
+        for name, loss in {epoch.stage: epoch.loss, **parts}.items():
+            self.seen[name][epoch.number].append(float(loss.mean()))
 
-    def ends(self) -> dict[str, list[float]]:
-        """First and last loss of every stage."""
+    def curves(self) -> dict[str, list[list[float]]]:
+        """Pairs of epoch and loss, for every stage and part."""
         return {
-            stage: [float(np.mean(losses[min(losses)])), float(np.mean(losses[max(losses)]))]
-            for stage, losses in self.seen.items()
+            name: [[number, float(np.mean(losses))] for number, losses in sorted(curve.items())]
+            for name, curve in self.seen.items()
         }
+
+
+def ends(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """First and last loss of every stage and part of a row."""
+    return {name: (curve[0][1], curve[-1][1]) for name, curve in row["losses"].items()}
 
 
 class Report:
@@ -140,7 +149,7 @@ def describe(row: dict[str, Any]) -> str:
         return f"{head} failed: {row['failure']}"
     losses = "  ".join(
         f"{stage} {first:.4g} -> {last:.4g} ({first / max(last, 1e-12):.3g} x)"
-        for stage, (first, last) in row["losses"].items()
+        for stage, (first, last) in ends(row).items()
     )
     paper = "" if row.get("paper") is None else f"  paper {row['paper']:.2f}"
     differs = f"  differs {row['differs']:.1f} %" if "differs" in row else ""
@@ -199,7 +208,7 @@ def one(
             "differs": 100 * min(float((found != other).mean()) for other in others),
             "seconds": seconds,
             "seconds_base": seconds_base,
-            "losses": curves.ends(),
+            "losses": curves.curves(),
         }
     except Exception as error:
         traceback.print_exc()
@@ -257,7 +266,11 @@ def presets(arguments: Any, report: Report, paper: Any) -> None:
 
 def _ratios(row: dict[str, Any]) -> str:
     """First over last loss of every stage; nothing where networks were trained before."""
-    return ", ".join(f"{first / max(last, 1e-12):.3g}" for first, last in row["losses"].values())
+    return ", ".join(
+        f"{first / max(last, 1e-12):.3g}"
+        for name, (first, last) in ends(row).items()
+        if "," not in name
+    )
 
 
 def _number(value: float | None) -> str:
@@ -349,7 +362,7 @@ def try_candidate(dataset: str, split: int, text: str, arguments: Any) -> list[d
                 "episodes": len(right),
                 "proto": float(np.mean(proto)),
                 "seconds": seconds,
-                "losses": curves.ends(),
+                "losses": curves.curves(),
             }
         except Exception as error:
             traceback.print_exc()

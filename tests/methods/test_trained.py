@@ -93,14 +93,24 @@ def test_training_lowers_the_loss(name: str) -> None:
         prepared = method.prepare_base(base, task)
         method.score_episodes(novel, EpisodeSampler(novel, task).draw(0, 3), prepared)
     first = next(iter(seen.values()))
-    assert [epoch.number for epoch in first] == list(range(1, first[0].total + 1))
+    numbers = list(range(0 if name.startswith("cpm") else 1, first[0].total + 1))
+    assert [epoch.number for epoch in first] == numbers
     assert {epoch.method for epoch in first} == {name}
     start, end = float(first[0].loss.mean()), float(first[-1].loss.mean())
     # COMPLETER's contrastive loss needs more steps than these; its errors fall at once.
-    errors = seen["reconstruction"] if name == "completer" else first
+    errors = [e.parts["reconstruction"] if name == "completer" else e.loss for e in first]
     assert end < start
-    assert float(errors[-1].loss.mean()) < 0.5 * float(errors[0].loss.mean())
+    assert float(errors[-1].mean()) < 0.5 * float(errors[0].mean())
     assert not first[0].loss.requires_grad
+    for epochs in seen.values():
+        for epoch in epochs:
+            assert all(
+                (part >= 0).all() and not part.requires_grad for part in epoch.parts.values()
+            )
+            if epoch.parts:
+                assert torch.allclose(sum(epoch.parts.values(), torch.zeros(())), epoch.loss)
+    if name == "completer":
+        assert ["prediction" in epoch.parts for epoch in first] == [False] * 4 + [True] * 16
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -466,10 +476,10 @@ def test_gradients_of_icmsc_are_those_of_a_loop() -> None:
     nets = icmsc.start_autoencoders(views, [9, 3], ["a", "b"], torch.arange(2), 5)
     expression = (0.1 * tensor(2, 6, 6, seed=3)).requires_grad_()
     # No pair of views has more samples than the head is wide: correlations are left out.
-    loss, error = icmsc.subspace_loss(
+    loss, errors = icmsc.subspace_loss(
         nets, expression, views, mask.double(), [9, 3], "pairs", "columns"
     )
-    assert torch.equal(loss, error)
+    assert torch.equal(loss, torch.stack(list(errors.values())).sum(0))
     wanted = [*nets.encoders, *nets.decoders, nets.shares, expression]
     found = torch.autograd.grad(loss.sum(), wanted)
     for task in range(2):
@@ -556,7 +566,7 @@ def test_gradients_of_completer_are_those_of_a_loop(n_views: int) -> None:
     mask[:, 0] |= ~mask.any(1)
     x = x * mask[..., None]
     points = x.clone().requires_grad_()
-    loss, error = completer.completer_loss(
+    loss, parts = completer.completer_loss(
         networks, points, mask.double(), torch.tensor(widths), predict=True
     )
     (found,) = torch.autograd.grad(loss.sum(), points)
@@ -584,7 +594,7 @@ def test_gradients_of_completer_are_those_of_a_loop(n_views: int) -> None:
             made = run(networks.decoders, view, task, code, False)[:, :width]
             squares = torch.nn.functional.mse_loss(made, own[view, rows][:, :width])
             total = total + 0.1 * squares / max(1, n_views - 2)
-        assert torch.allclose(total, error[task], rtol=1e-9)
+        assert torch.allclose(total, parts["reconstruction"][task], rtol=1e-9)
         share = 1.0 if n_views == 2 else 1.0 / n_views
         for place, (one, two) in enumerate(pairs):
             both = sorted(set(codes[one]) & set(codes[two]))

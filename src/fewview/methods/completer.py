@@ -272,7 +272,7 @@ def completer_loss(
     predict: bool,
     graph: str = "complete",
     alpha: float = ALPHA,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Loss of a mini-batch; every term uses the samples that have the views it needs.
 
     Args:
@@ -285,23 +285,26 @@ def completer_loss(
         alpha: extra weight of the entropies of the codes.
 
     Returns:
-        The loss [tasks], and the part of it that is the error of reconstruction [tasks].
+        The loss [tasks], and the terms that it is the sum of, [tasks] each: the error of
+        reconstruction, the contrastive loss, and, where it counts, the error of prediction.
     """
     n_views = x.shape[1]
     codes = networks.encode(x, observed)
     inside = torch.arange(x.shape[-1], device=x.device) < widths[:, None, None]
     error = (networks.decode(codes, observed) - x) * inside
     made = masked_mean_square(error, observed, widths).sum(1) * (ERROR_WEIGHT / max(1, n_views - 2))
+    parts = {"reconstruction": made}
     if n_views == 1:
-        return made, made
+        return made, parts
     pairs = list(combinations(range(n_views), 2))
     left, right = ([pair[side] for pair in pairs] for side in (0, 1))
     weights = x.new_tensor(pair_weights(n_views, graph))
     both = observed[:, left] * observed[:, right]
     contrast = contrastive_loss(codes[:, left], codes[:, right], both, alpha)
-    loss = made + (contrast * weights).sum(1)
+    parts["contrastive"] = (contrast * weights).sum(1)
+    loss = made + parts["contrastive"]
     if not predict:
-        return loss, made
+        return loss, parts
     share = 1.0 if n_views == 2 else 1.0 / n_views
     ordered = ordered_pairs(n_views)
     source, target = ([pair[side] for pair in ordered] for side in (0, 1))
@@ -310,7 +313,8 @@ def completer_loss(
     errors = masked_mean_square(error, both, codes.shape[-1])
     if graph == "core":
         errors = errors * x.new_tensor([float(0 in pair) for pair in ordered])
-    return loss + ERROR_WEIGHT * share * errors.sum(1), made
+    parts["prediction"] = ERROR_WEIGHT * share * errors.sum(1)
+    return loss + parts["prediction"], parts
 
 
 def complete(networks: Networks, x: Tensor, observed: Tensor, graph: str = "complete") -> Tensor:
@@ -434,14 +438,15 @@ def train(
             if redraw:
                 seen = redrawn(seen, streams(seeds, "completer", "masks", epoch, number))
                 part = part * seen[..., None]
-            loss, made = completer_loss(
+            loss, parts = completer_loss(
                 networks, part, seen, sizes, epoch >= warm_up, how.graph, how.alpha
             )
             descend(adam, loss)
-            losses.append(torch.stack([loss - least, made]).detach())
-        above, error = torch.stack(losses).mean(0)
-        tell(Epoch("completer", "networks", epoch + 1, epochs, above))
-        tell(Epoch("completer", "reconstruction", epoch + 1, epochs, error))
+            losses.append({"loss": loss.detach()} | {k: v.detach() for k, v in parts.items()})
+        means = {key: torch.stack([part[key] for part in losses]).mean(0) for key in losses[0]}
+        for key in {"loss", "contrastive"} & set(means):
+            means[key] = means[key] - least
+        tell(Epoch("completer", "networks", epoch + 1, epochs, means.pop("loss"), means))
     return Networks(
         tuple(layer.detached() for layer in networks.encoders),
         tuple(layer.detached() for layer in networks.decoders),

@@ -358,6 +358,16 @@ def train(
             return error, torch.zeros_like(error)
         return error, adversary.weight * adversary.losses(made, samples, training=False)
 
+    def report(epochs: int, error: Tensor, clustering: Tensor) -> None:
+        """Without the adversarial part, which is a balance and not something to be brought down."""
+        parts = {"reconstruction": error, "clustering": clustering}
+        tell(Epoch(how.name, "networks", epochs, how.epochs, error + clustering, parts))
+
+    def clustering() -> Tensor:
+        return how.class_weight * class_loss(latent, members, how.one_shot)
+
+    with torch.no_grad():
+        report(0, losses("start")[0], clustering())
     for epoch in range(how.epochs):
         if adversary is not None:
             with torch.no_grad():
@@ -366,13 +376,12 @@ def train(
                 descend(adversary.adam, adversary.losses(made, samples, training=True))
         for step in range(STEPS):
             descend(adam_decoders, torch.stack(losses(epoch, step, "networks")).sum(0))
-        loss = latent.new_zeros(len(seeds))
+        error = apart = latent.new_zeros(len(seeds))
         for step in range(STEPS):
             error, deceit = losses(epoch, step, "latent")
-            loss = error + how.class_weight * class_loss(latent, members, how.one_shot)
-            descend(adam_latent, loss + deceit)
-        # Without the adversarial part, which is a balance and not something to be brought down.
-        tell(Epoch(how.name, "networks", epoch + 1, how.epochs, loss))
+            apart = clustering()
+            descend(adam_latent, error + apart + deceit)
+        report(epoch + 1, error, apart)
     return decoders.merged(), latent.detach()
 
 

@@ -222,8 +222,8 @@ def subspace_loss(
     sizes: Sequence[int],
     correlation: str,
     penalty: str,
-) -> tuple[Tensor, Tensor]:
-    """Loss of the second stage, and the part of it that is an error, [tasks] each.
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss of the second stage, and the terms of it that are errors, [tasks] each.
 
     Args:
         nets: autoencoders.
@@ -235,25 +235,27 @@ def subspace_loss(
         penalty: one of `PENALTIES`.
 
     Returns:
-        The loss, and its errors of reconstruction and of self-expression with the size of the
-        matrix: the loss without the (negative) correlations.
+        The loss, and the terms that are errors: of reconstruction, of self-expression, and the
+        size of the matrix. The loss is their sum less the correlations.
     """
     codes = nets.encode(views)
     unit = torch.eye(expression.shape[-1], dtype=expression.dtype, device=expression.device)
     expression = expression * (1 - unit)
     expressed = expression @ nets.common(codes, observed)
-    total = expression.new_zeros(len(expression))
+    made = distance = expression.new_zeros(len(expression))
     parts = zip(codes, views, nets.decoders, observed.unbind(-1), sizes, strict=True)
     for code, x, weights, seen, size in parts:
-        total = total + 0.5 * masked_mean_square(expressed @ weights - x, seen, size)
-        total = total + 0.5 * masked_mean_square(code - expressed, seen, code.shape[-1])
+        made = made + 0.5 * masked_mean_square(expressed @ weights - x, seen, size)
+        distance = distance + 0.5 * masked_mean_square(code - expressed, seen, code.shape[-1])
     columns = expression.abs().sum(1).square()  # [T, n]
     entries = columns if penalty == "columns" else expression.square().flatten(1)
     # The root of a sum of squares has no derivative at zero.
-    total = total + entries.mean(1) + (columns.sum(1) + 1e-12).sqrt()
+    size_of_matrix = entries.mean(1) + (columns.sum(1) + 1e-12).sqrt()
+    errors = {"reconstruction": made, "expression": distance, "matrix": size_of_matrix}
+    total = made + distance + size_of_matrix
     projected = torch.stack(codes, 1) @ nets.head[:, None]
     correlate = pairwise_correlation if correlation == "pairs" else generalised_correlation
-    return total - correlate(projected, observed), total
+    return total - correlate(projected, observed), errors
 
 
 @dataclass(frozen=True)
@@ -297,11 +299,12 @@ def train(
     adam = make_adam(nets.parameters, how.subspace_rate)
     adam.add_param_group({"params": [expression], "lr": EXPRESSION_RATE})
     for epoch in range(how.epochs[1]):
-        loss, error = subspace_loss(
+        loss, errors = subspace_loss(
             nets, expression, views, observed, sizes, how.correlation, how.penalty
         )
         descend(adam, loss)
-        tell(Epoch("icmsc", "subspace", epoch + 1, how.epochs[1], error))
+        error = torch.stack(list(errors.values())).sum(0)
+        tell(Epoch("icmsc", "subspace", epoch + 1, how.epochs[1], error, errors))
     return Autoencoders(*_detached(nets))
 
 

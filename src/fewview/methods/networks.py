@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,10 +42,12 @@ class Epoch:
     Attributes:
         method: name of the method.
         stage: what is being trained.
-        number: epochs of this stage done, from 1.
+        number: epochs of this stage done; where an epoch has many steps on all samples, 0 comes
+            first and is the loss before training.
         total: epochs of this stage.
         loss: [tasks], before the last step; of one network for all tasks, [1]. Where a loss can
             be negative it is counted from the least value it could have.
+        parts: terms of the loss by name, [tasks] each, as they count in it.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Epoch:
     number: int
     total: int
     loss: Tensor
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
 
     def describe(self) -> str:
         """Write it in one phrase.
@@ -93,7 +96,8 @@ def tell(epoch: Epoch) -> None:
     """Tell the watcher, if there is one, about an epoch."""
     watcher = _watcher.get()
     if watcher is not None:
-        watcher(replace(epoch, loss=epoch.loss.detach()))
+        parts = {name: part.detach() for name, part in epoch.parts.items()}
+        watcher(replace(epoch, loss=epoch.loss.detach(), parts=parts))
 
 
 # ---------------------------------------------------------------------------- weights and steps
