@@ -79,6 +79,15 @@ class Wish:
     only: tuple[str, ...] = ()
     preset: str = "fast"
 
+    def __post_init__(self) -> None:
+        known = method_names()
+        for name in self.only:
+            if name not in known:
+                raise FewviewError(
+                    f"--only {name}: no registered method is called so (settings after a colon are "
+                    f"those of the table and are not given here); use {', '.join(known)}"
+                )
+
 
 @dataclass(frozen=True)
 class Part:
