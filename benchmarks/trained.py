@@ -93,6 +93,7 @@ CANDIDATES = {
         "icmsc:learning_rate=0.01",
         "icmsc:width=256:view_width=128",
         "icmsc:metric=cosine",
+        "icmsc:learning_rate=0.003:metric=cosine",
     ),
 }
 # A candidate replaces the present setting where it is better by both: points, and standard errors.
@@ -128,11 +129,14 @@ def ends(row: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 class Report:
-    """Rows that are printed and written as they come."""
+    """Rows that are printed and written as they come, after those of an earlier run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, resume: bool) -> None:
         self.path = path
         self.rows: list[dict[str, Any]] = []
+        if resume and path.exists():
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            self.rows = [row for row in rows if "failure" not in row]
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def add(self, row: dict[str, Any]) -> None:
@@ -384,6 +388,8 @@ def choose(arguments: Any, report: Report, paper: Any) -> None:
         for dataset in arguments.datasets.split(",")
         for text in CANDIDATES[name]
     ]
+    done = {(row["dataset"], row["split"], row["method"]) for row in report.rows}
+    plan = [item for item in plan if item not in done]
     start = perf_counter()
     if arguments.jobs == 1:
         for dataset, split, text in plan:
@@ -432,8 +438,11 @@ def choice_table(rows: list[dict[str, Any]]) -> None:
                         levels.append(value)
                 gains = [float(np.mean(values)) for values in by_split.values()]
                 everything.append(gains)
-                mean = f"{np.mean(levels):.1f}" if levels else ""
-                cells.append(f"{mean} {np.mean(gains):+.1f} +- {spread(gains):.1f}")
+                cells.append(
+                    f"{np.mean(levels):.1f} {np.mean(gains):+.1f} +- {spread(gains):.1f}"
+                    if gains
+                    else ""
+                )
             if not any(everything):
                 continue
             gain = float(np.mean([np.mean(gains) for gains in everything if gains]))
@@ -460,6 +469,7 @@ def main() -> None:
     options.add_argument("--etas", default="0,0.3", help="choose: missing rates")
     options.add_argument("--folds", type=int, default=2, help="choose: divisions of base classes")
     options.add_argument("--jobs", type=int, default=1, help="choose: processes")
+    options.add_argument("--resume", action="store_true", help="choose: go on where it stopped")
     options.add_argument("--threads", type=int, default=None)
     options.add_argument("--output", default="trained", help="folder of the JSON file")
     arguments = options.parse_args()
@@ -468,7 +478,10 @@ def main() -> None:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     print_machine(arguments.device)
-    report = Report(Path(arguments.output) / f"{arguments.mode}.json")
+    report = Report(
+        Path(arguments.output) / f"{arguments.mode}.json",
+        resume=arguments.mode == "choose" and arguments.resume,
+    )
     start = perf_counter()
     modes = {"presets": presets, "splits": splits, "choose": choose}
     modes[arguments.mode](arguments, report, paper_accuracies())
