@@ -127,6 +127,14 @@ class Method(Estimator):
         """Make the state from statistics, as `prepare` makes it from samples."""
         return State()
 
+    def chosen_on(self, rows: MultiViewData, task: TaskSpec) -> Method:
+        """The same method with its automatic settings chosen on some unscaled base samples.
+
+        Called before `prepare_statistics`, so whatever the statistics have fixed must stay. By
+        default nothing is chosen.
+        """
+        return self
+
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """The same tasks with one view `latent`; by default the padded views side by side."""
         support, query = batch.concatenated()

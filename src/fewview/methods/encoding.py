@@ -136,6 +136,9 @@ class Writer:
             },
             "n_samples": base.n_samples,
             "rows": self.data(base.rows, "rows") if rows and base.rows is not None else None,
+            "sample": self.data(base.sample, "sample")
+            if rows and base.sample is not None
+            else None,
         }
 
 
@@ -260,6 +263,8 @@ class Reader:
             rows=None if value["rows"] is None else self.data(value["rows"]),
             thresholds=thresholds,
             n_samples=value["n_samples"],
+            # Files of earlier versions do not have it.
+            sample=None if value.get("sample") is None else self.data(value["sample"]),
         )
 
 

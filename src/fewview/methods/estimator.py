@@ -172,10 +172,11 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def partial_fit_base(
         self: Self, base: Any, y: Any = None, task: TaskSpec | None = None
     ) -> Self:
-        """Learn from one more part of the base set; rows are not kept.
+        """Learn from one more part of the base set; of its rows a bounded sample is kept.
 
         The first part fixes the scaling of the views (and Marginal's principal axes), so it should
-        be a fair sample. See `fewview.methods.streaming.BaseStream` for several machines.
+        be a fair sample. Automatic settings are chosen on the kept samples when `fit` is called
+        next. See `fewview.methods.streaming.BaseStream` for several machines.
 
         Args:
             base: labelled base samples.
@@ -188,7 +189,9 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         stream: BaseStream | None = self.__dict__.get("stream_")
         if stream is None:
             stream = BaseStream.start(self._method, part)
-        return self.use_base(stream.update(part), task)
+        self.stream_ = stream.update(part)
+        self.base = self.stream_.finish(self._method, task, choose=False)
+        return self
 
     def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
         """Take what a stream has gathered as the base set.
@@ -279,7 +282,9 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _prepare_for(self, support: MultiViewData) -> Prepared:
         if isinstance(self.base, FittedBase):
             self.base.refuse_overlap(support.classes.tolist())
-            return self.base.prepared_for(self._method)
+            fitted = self.base.completed(self._method)
+            self.base = fitted
+            return fitted.prepared_for(self._method)
         counts = np.bincount(support.codes)
         task = TaskSpec(
             way=max(2, len(support.classes)),
@@ -445,7 +450,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if isinstance(base, FittedBase):
             if base.thresholds is not None and not base.changes(self._method):
                 return base.thresholds
-            rows, task = base.rows, base.task
+            rows, task = base.samples, base.task
             if rows is None or rows.labels is None:
                 raise FewviewError(
                     too_few_classes(len(base.classes))

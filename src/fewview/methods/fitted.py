@@ -20,6 +20,7 @@ from fewview.views.errors import shorten
 if TYPE_CHECKING:
     from fewview.methods.base import Method
     from fewview.methods.rejection import Thresholds
+    from fewview.methods.streaming import BaseStream
 
 # Missing rate that automatic settings are chosen for where the base set is complete.
 USUAL_ETA = 0.3
@@ -85,6 +86,8 @@ class FittedBase:
         rows: the base set itself; None where only what was learnt is known.
         thresholds: of rejection, by wanted false-reject rate; None where none were set yet.
         n_samples: size of the base set.
+        sample: some of its samples, where it came in parts and the rows were not kept.
+        pending: the stream of a base set that still comes in parts; settings are not chosen yet.
 
     Example:
         >>> from fewview.methods.proto import Proto
@@ -102,6 +105,8 @@ class FittedBase:
     rows: MultiViewData | None = None
     thresholds: Thresholds | None = None
     n_samples: int = 0
+    sample: MultiViewData | None = None
+    pending: BaseStream | None = None
 
     def __repr__(self) -> str:
         dims = self.prepared.reference.view_dims
@@ -122,7 +127,16 @@ class FittedBase:
 
     def without_rows(self) -> FittedBase:
         """What was learnt alone, as a file holds it."""
-        return replace(self, rows=None)
+        return replace(self, rows=None, sample=None, pending=None)
+
+    def completed(self, method: Method) -> FittedBase:
+        """The same, with automatic settings chosen where that was put off."""
+        return self if self.pending is None else self.pending.finish(method, self.task)
+
+    @property
+    def samples(self) -> MultiViewData | None:
+        """Labelled base samples that things may be chosen on: the rows, or some of them."""
+        return self.sample if self.rows is None else self.rows
 
     def refuse_overlap(self, classes: Any) -> None:
         """Raise an error if one of the novel classes is a base class."""

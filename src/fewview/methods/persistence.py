@@ -157,9 +157,11 @@ def _fitted_base(method: Method) -> FittedBase | None:
             rows=rows,
             n_samples=len(rows),
         )
+    elif base.pending is not None and not base.changes(method):
+        base = base.completed(method)
     elif base.changes(method):
         base = replace(base, key=method.key(), prepared=base.prepared_for(method), thresholds=None)
-    if base.thresholds is None and base.rows is not None and base.rows.labels is not None:
+    if base.thresholds is None and base.samples is not None and base.samples.labels is not None:
         # With too few base classes to reject by, asking for it later says so.
         with suppress(FewviewError):
             base = replace(base, thresholds=method.thresholds())

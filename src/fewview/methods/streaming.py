@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fewview.methods.fitted import FittedBase, usual_task
+from fewview.methods.reservoir import Reservoir
 from fewview.methods.state import DTYPES, Prepared
 from fewview.views import FewviewError, MultiViewData, ViewScaling, fit_scaling
 from fewview.views.errors import shorten
@@ -58,6 +59,7 @@ class BaseStream:
         counts: per view, rows that have it.
         classes: label -> samples.
         patterns: which views samples have -> samples.
+        sample: a bounded number of the samples, for settings and thresholds.
 
     Example:
         >>> from fewview.methods.checks import synthetic_data
@@ -74,6 +76,7 @@ class BaseStream:
     statistics: Statistics | None
     sums: tuple[Tensor, ...]
     counts: tuple[int, ...]
+    sample: Reservoir
     classes: dict[Hashable, int] = field(default_factory=dict)
     patterns: dict[tuple[bool, ...], int] = field(default_factory=dict)
 
@@ -94,6 +97,7 @@ class BaseStream:
             method.start_statistics(scaled),
             tuple(torch.zeros(width, dtype=torch.float64) for width in sample.view_dims.values()),
             (0,) * sample.n_views,
+            Reservoir.empty(sample, method.random_state),
         )
 
     @property
@@ -133,6 +137,7 @@ class BaseStream:
             statistics=statistics,
             sums=sums,
             counts=counts,
+            sample=self.sample.update(part),
             classes=_added(self.classes, dict(sizes)),
             patterns=_added(self.patterns, seen),
         )
@@ -209,6 +214,7 @@ class BaseStream:
             statistics=statistics,
             sums=tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)),
             counts=tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
+            sample=self.sample.merge(other.sample),
             classes=_added(self.classes, other.classes),
             patterns=_added(self.patterns, other.patterns),
         )
@@ -222,18 +228,23 @@ class BaseStream:
                 digest.update(np.ascontiguousarray(part[view]).tobytes())
         return digest.hexdigest()
 
-    def finish(self, method: Method, task: TaskSpec | None = None) -> FittedBase:
+    def finish(
+        self, method: Method, task: TaskSpec | None = None, *, choose: bool = True
+    ) -> FittedBase:
         """Make what a method needs from the sums.
 
         Args:
             method: the one the stream was started for, with the same parameters.
             task: what is learnt for; the usual one when None.
+            choose: let the method choose automatic settings on the samples that were kept; where
+                it is False that waits until supports come, which is better while parts still come.
         """
         if not self.classes:
             raise FewviewError("no base sample has been seen yet; update the stream first")
         task = task or usual_task(self._skeleton())
         dtype, device = DTYPES[method.dtype], method.torch_device
-        state = method.prepare_statistics(self.statistics, task, method.random_state)
+        chosen = method.chosen_on(self.sample.rows, task) if choose else method
+        state = chosen.prepare_statistics(self.statistics, task, method.random_state)
         means = tuple(
             (total / max(count, 1)).to(device=device, dtype=dtype)
             for total, count in zip(self.sums, self.counts, strict=True)
@@ -248,6 +259,8 @@ class BaseStream:
             task=task,
             prepared=Prepared(self.scaling, means, state.to(device, dtype), self.reference),
             n_samples=self.n_samples,
+            sample=self.sample.rows,
+            pending=None if choose else self,
         )
 
     def _skeleton(self) -> MultiViewData:

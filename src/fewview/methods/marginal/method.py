@@ -216,10 +216,18 @@ class Marginal(Method):
         calibration = TOGETHER if self.transductive else alone
         return replace(Settings(calibration=calibration), **self.fixed())
 
-    def choose_settings(self, base: MultiViewData, task: TaskSpec) -> SettingsChoice:
-        """Choose settings on tasks drawn from base classes; the same question is answered once."""
-        missing = (task.missing.describe(), task.eta)
-        key = (base.fingerprint, self.key(), str(self.torch_device), task.way, task.shot, missing)
+    def choose_settings(
+        self, base: MultiViewData, task: TaskSpec, frozen: tuple[str, ...] = ()
+    ) -> SettingsChoice:
+        """Choose settings on tasks drawn from base classes; the same question is answered once.
+
+        Args:
+            base: base samples, unscaled.
+            task: what they are chosen for.
+            frozen: settings that keep their stated values.
+        """
+        question = (task.way, task.shot, task.missing.describe(), task.eta, frozen)
+        key = (base.fingerprint, self.key(), str(self.torch_device), question)
         if key not in _choices:
             _choices[key] = choose_settings(
                 base,
@@ -227,7 +235,7 @@ class Marginal(Method):
                 self.random_state,
                 self.fold_scorer(),
                 start=self.resolved(),
-                fixed=self.fixed(),
+                fixed=(*self.fixed(), *frozen),
                 transductive=self.transductive,
             )
         return _choices[key]
@@ -311,10 +319,19 @@ class Marginal(Method):
             )
         return MarginalStatistics(fit_projection(sample, components))
 
+    def chosen_on(self, rows: MultiViewData, task: TaskSpec) -> Marginal:
+        """Choose what the statistics have not fixed: all but scaling and components."""
+        if self.settings == "default":
+            return self
+        choice = self.choose_settings(rows, task, frozen=("scaling", "components"))
+        if choice.accuracy != choice.accuracy:
+            warnings.warn(f"Marginal: {choice.reason}", FewviewWarning, stacklevel=4)
+        return self._with(choice.settings)
+
     def prepare_statistics(
         self, statistics: MarginalStatistics, task: TaskSpec, seed: int
     ) -> MarginalState:
-        """The model from sums; settings are the given or stated ones."""
+        """The model from sums; settings are those that `chosen_on` chose, given or stated."""
         settings = self.resolved()
         model = _restructured(statistics.moments(), settings, self.structure)
         return MarginalState(statistics.projection, model, settings)

@@ -1,0 +1,148 @@
+"""The bounded sample of a base set in parts: fair, the same in any order, and used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fewview import create
+from fewview.methods.checks import synthetic_data
+from fewview.methods.folds import MOST_BASE_CLASSES
+from fewview.methods.marginal import Marginal
+from fewview.methods.reservoir import MOST_BYTES, PER_CLASS, Reservoir
+from fewview.methods.streaming import BaseStream
+from fewview.views import FewviewError, FewviewWarning, MultiViewData
+
+
+def some(n: int, classes: int, seed: int = 0) -> MultiViewData:
+    rng = np.random.default_rng(seed)
+    labels = [f"class {code}" for code in rng.integers(0, classes, n)]
+    mask = rng.random((n, 2)) < 0.8
+    mask[~mask.any(1)] = True
+    return MultiViewData(
+        {"a": rng.normal(size=(n, 3)), "b": rng.normal(size=(n, 12))}, labels, mask=mask
+    )
+
+
+def gathered(parts: list[MultiViewData], seed: int = 0) -> Reservoir:
+    out = Reservoir.empty(parts[0], seed)
+    for part in parts:
+        out = out.update(part)
+    return out
+
+
+@pytest.mark.parametrize("classes", [3, 250])
+def test_the_same_in_any_order_and_number_of_parts(classes: int) -> None:
+    data = some(4000, classes)
+    whole = gathered([data])
+    order = np.random.default_rng(1).permutation(len(data))
+    cuts = np.array_split(order, 7)
+    apart = gathered([data[cut] for cut in cuts])
+    left, right = (gathered([data[cut] for cut in half]) for half in (cuts[:2], cuts[2:]))
+    for other in (apart, left.merge(right), right.merge(left)):
+        assert (other.keys == whole.keys).all()
+        assert other.rows.labels.tolist() == whole.rows.labels.tolist()  # type: ignore[union-attr]
+        for view in "ab":
+            np.testing.assert_array_equal(other.rows.views[view], whole.rows.views[view])
+    assert (gathered([data], seed=1).keys[:5] != whole.keys[:5]).any()
+
+
+def test_bounded_in_classes_samples_and_bytes() -> None:
+    many = gathered([some(5000, 300, seed) for seed in range(4)])
+    counts = np.bincount(many.rows.codes)
+    assert len(counts) == MOST_BASE_CLASSES
+    assert counts.max() <= PER_CLASS
+    few = gathered([some(5000, 2, seed) for seed in range(3)])
+    assert np.bincount(few.rows.codes).tolist() == [PER_CLASS, PER_CLASS]
+    wide = MultiViewData(np.zeros((2, 50_000)), labels=[0, 1])
+    assert 4 <= Reservoir.empty(wide).per_class < PER_CLASS
+    assert Reservoir.empty(wide).per_class * 50_000 * 8 * MOST_BASE_CLASSES <= MOST_BYTES * 3
+
+
+def test_every_sample_is_as_likely() -> None:
+    # 600 samples of one class, 60 kept, 300 seeds: 30 times each, give or take 5.2.
+    rng = np.random.default_rng(0)
+    data = MultiViewData(np.sort(rng.normal(size=(600, 1)), axis=0), labels=[0] * 600)
+    values = data.views["view0"][:, 0]
+    times = np.zeros(600)
+    for seed in range(300):
+        kept = gathered([data], seed).rows.views["view0"][:, 0]
+        times += np.isin(values, kept)
+    assert times.sum() == 300 * PER_CLASS
+    assert abs(times.std() - np.sqrt(300 * 0.1 * 0.9)) < 0.8
+    # Neither large nor small values are preferred.
+    assert abs(times[:300].mean() - 30) < 1.5
+
+
+def streamed(method: Marginal, base: MultiViewData, n_parts: int) -> Marginal:
+    # The first part fixes scaling and axes; the others come in some order.
+    for part in np.array_split(np.arange(len(base)), n_parts):
+        method.partial_fit_base(base[part])
+    return method
+
+
+def test_settings_are_chosen_when_supports_come(tmp_path: Path) -> None:
+    base, novel = synthetic_data()
+    method = Marginal()
+    stream = BaseStream.start(method, base)
+    for half in (base[::2], base[1::2]):
+        stream = stream.update(half)
+    method.use_base(stream)
+    chosen = method.base.prepared.state.settings
+    # The base set is small enough to be kept whole, so the same question has the same answer.
+    rows = stream.sample.rows
+    assert len(rows) == len(base)
+    frozen = ("scaling", "components")
+    wanted = Marginal().choose_settings(rows, method.base.task, frozen).settings
+    assert chosen == wanted
+    assert wanted.calibration != Marginal(settings="default").resolved().calibration
+    # In parts, choosing waits for the supports.
+    later = Marginal()
+    later.stream_ = BaseStream.start(later, base)
+    for half in (base[1::2], base[::2]):
+        later.partial_fit_base(half)
+    assert later.base.pending is not None
+    assert later.base.prepared.state.settings != chosen
+    later.fit(novel[::7])
+    assert later.base.pending is None
+    assert later.base.prepared.state.settings == chosen
+
+
+def test_a_stream_can_reject_and_its_sample_is_saved_if_asked(tmp_path: Path) -> None:
+    base, novel = synthetic_data()
+    method = create("ugda")
+    for half in (base[::2], base[1::2]):
+        method.partial_fit_base(half)
+    method.fit(novel[::7])
+    far = MultiViewData({name: 50 + block for name, block in novel[1::7].views.items()})
+    assert method.rejected(far).all()
+    for base_rows in (False, True):
+        method.save(tmp_path / "a.model", base_rows=base_rows)
+        again = type(method).load(tmp_path / "a.model")
+        assert (again.base.sample is not None) == base_rows
+        assert again.rejected(far).all()
+        np.testing.assert_array_equal(
+            again.predict_proba(novel[1::7]), method.predict_proba(novel[1::7])
+        )
+
+
+def test_saving_a_base_set_in_parts_chooses_first(tmp_path: Path) -> None:
+    base, _ = synthetic_data()
+    method = streamed(Marginal(), base, 2)
+    method.save(tmp_path / "a.model")
+    again = Marginal.load(tmp_path / "a.model")
+    assert again.base.pending is None
+    wanted = method.base.completed(method).prepared.state.settings
+    assert again.base.prepared.state.settings == wanted
+
+
+def test_too_few_classes_say_so() -> None:
+    base, novel = synthetic_data()
+    few = base[base.codes < 3]
+    method = streamed(Marginal(), few, 1)
+    with pytest.warns(FewviewWarning, match="settings are the defaults, not chosen"):
+        method.fit(novel[::7])
+    with pytest.raises(FewviewError, match="no label"):
+        method.partial_fit_base(MultiViewData(few.views))
