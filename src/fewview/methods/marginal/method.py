@@ -161,7 +161,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "auto"
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tags: ClassVar[Tags] = Tags(
         transductive=True,
         handles_missing=True,
