@@ -11,7 +11,7 @@ paper's rows.
 
     python benchmarks/trained.py splits --output trained
 
-`choose` (a GPU, about four minutes): candidates for the `fast` settings beside the present ones, on
+`choose` (a GPU, about four minutes): candidates for the `fast` settings beside those before, on
 tasks made of base classes alone. Methods that train in the task get tasks of all base classes;
 COMPLETER learns from some base classes and is tried on the others, on tasks with fewer ways where
 there are few base classes.
@@ -57,22 +57,23 @@ from fewview.views import MultiViewData
 
 METHODS = ("cpm", "cpm-gan", "icmsc", "completer")
 ETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-# Candidates for the `fast` settings; the first of a method are the present ones.
+# Candidates for the `fast` settings; the first of a method are those that came before, with which
+# the others are compared. Every setting that was tried is written out, whatever `fast` is now.
 CANDIDATES = {
     "completer": (
-        "completer",
-        "completer:learning_rate=0.003",
-        "completer:code=16",
-        "completer:code=32",
-        "completer:code=16:learning_rate=0.003",
-        "completer:batch=4096:learning_rate=0.003",
-        "completer:code=16:batch=4096:learning_rate=0.003",
-        "completer:alpha=1",
-        "completer:alpha=1:code=32",
-        "completer:alpha=1:code=16",
+        "completer:code=64:alpha=9:learning_rate=0.001",
+        "completer:code=64:alpha=9:learning_rate=0.003",
+        "completer:code=32:alpha=9:learning_rate=0.001",
+        "completer:code=16:alpha=9:learning_rate=0.001",
+        "completer:code=16:alpha=9:learning_rate=0.003",
+        "completer:code=64:alpha=9:learning_rate=0.003:batch=4096",
+        "completer:code=16:alpha=9:learning_rate=0.003:batch=4096",
+        "completer:code=64:alpha=1:learning_rate=0.001",
+        "completer:code=32:alpha=1:learning_rate=0.001",
+        "completer:code=16:alpha=1:learning_rate=0.001",
     ),
     "cpm": (
-        "cpm",
+        "cpm:latent=64",
         "cpm:latent=128",
         "cpm:latent=256",
         "cpm:hidden=150:latent=128:dropout=0.1",
@@ -80,23 +81,23 @@ CANDIDATES = {
         "cpm:learning_rate=0.003:query_epochs=50",
     ),
     "cpm-gan": (
-        "cpm-gan",
+        "cpm-gan:adversarial_weight=0.01",
         "cpm-gan:adversarial_weight=0.1",
         "cpm-gan:adversarial_weight=0.03",
         "cpm-gan:adversarial_weight=0.003",
     ),
     "icmsc": (
-        "icmsc",
-        "icmsc:subspace_rate=0.0001",
-        "icmsc:subspace_rate=0.001",
-        "icmsc:learning_rate=0.003",
-        "icmsc:learning_rate=0.01",
-        "icmsc:width=256:view_width=128",
-        "icmsc:metric=cosine",
+        "icmsc:learning_rate=0.001:metric=euclidean",
+        "icmsc:learning_rate=0.001:metric=euclidean:subspace_rate=0.0001",
+        "icmsc:learning_rate=0.001:metric=euclidean:subspace_rate=0.001",
+        "icmsc:learning_rate=0.003:metric=euclidean",
+        "icmsc:learning_rate=0.01:metric=euclidean",
+        "icmsc:learning_rate=0.001:metric=euclidean:width=256:view_width=128",
+        "icmsc:learning_rate=0.001:metric=cosine",
         "icmsc:learning_rate=0.003:metric=cosine",
     ),
 }
-# A candidate replaces the present setting where it is better by both: points, and standard errors.
+# A candidate replaces the first one where it is better by both: points, and standard errors.
 LEAST_GAIN = (1.0, 1.5)
 POINTS = 10  # of a loss curve that are written down
 
@@ -417,7 +418,7 @@ def choose(arguments: Any, report: Report, paper: Any) -> None:
 
 
 def choice_table(rows: list[dict[str, Any]]) -> None:
-    """Differences of candidates from the present settings, paired over data sets and splits."""
+    """Differences of candidates from the first one, paired over data sets and splits."""
     found = {
         (row["method"], row["dataset"], row["split"], row["eta"]): row["accuracy"]
         for row in rows
@@ -432,9 +433,9 @@ def choice_table(rows: list[dict[str, Any]]) -> None:
                 by_split = defaultdict(list)
                 levels = []
                 for (method, name, split, eta), value in found.items():
-                    present = found.get((candidates[0], name, split, eta))
-                    if (method, name) == (text, dataset) and present is not None:
-                        by_split[split].append(value - present)
+                    before = found.get((candidates[0], name, split, eta))
+                    if (method, name) == (text, dataset) and before is not None:
+                        by_split[split].append(value - before)
                         levels.append(value)
                 gains = [float(np.mean(values)) for values in by_split.values()]
                 everything.append(gains)
@@ -448,7 +449,7 @@ def choice_table(rows: list[dict[str, Any]]) -> None:
             gain = float(np.mean([np.mean(gains) for gains in everything if gains]))
             error = spread([value for gains in everything for value in gains])
             better = gain >= LEAST_GAIN[0] and gain >= LEAST_GAIN[1] * error
-            verdict = "present" if text == candidates[0] else "better" if better else ""
+            verdict = "before" if text == candidates[0] else "better" if better else ""
             number = sum(map(len, everything))
             table.append([text, *cells, f"{gain:+.2f}", f"{error:.2f}", str(number), verdict])
     print_table(("candidate", *sets, "gain", "error", "pairs", "verdict"), table)

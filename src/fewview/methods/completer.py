@@ -500,9 +500,10 @@ class COMPLETER(TrainedMethod):
     end with a ReLU where the scaling makes views non-negative, as published.
 
     Args:
-        preset: `"fast"` has layers 128 wide, codes of 64 and at most 100 epochs or 1000 steps at
-            a rate of 1e-3, predictors from a fifth of them on; `"paper"` has layers 1024 wide,
-            codes of 128 and 500 epochs at 1e-4, predictors from epoch 100 on.
+        preset: `"fast"` has layers 128 wide, codes of 32, at most 100 epochs or 1000 steps at a
+            rate of 1e-3, predictors from a fifth of them on, and entropies that count once
+            (`alpha`); `"paper"` has layers 1024 wide, codes of 128, 500 epochs at 1e-4 and
+            predictors from epoch 100 on.
         metric: how a query is compared with a prototype; codes are short vectors on a simplex,
             for which `"cosine"` is the safer choice.
         train_on: `"base"`, one training on base classes; or `"episode"`, on the supports and
@@ -520,9 +521,9 @@ class COMPLETER(TrainedMethod):
         learning_rate: of Adam.
         batch: samples in a mini-batch.
         steps: most mini-batches; epochs and warm-up are shortened to keep to it.
-        alpha: extra weight of the entropies of the codes in the contrastive loss, 9 as published.
-            Codes that tell much of a sample look uneven in a small mini-batch, so a large weight
-            keeps them nearly even; a small one gives codes that tell more, of base classes.
+        alpha: extra weight of the entropies of the codes in the contrastive loss, 9 as published
+            and for `"paper"`, 1 for `"fast"`. Codes that tell much of a sample look uneven in a
+            small mini-batch, so a large weight keeps them nearly even for every sample.
 
     Example:
         >>> import fewview
@@ -548,11 +549,12 @@ class COMPLETER(TrainedMethod):
     steps: int | None = None
     alpha: float | None = None
 
+    version: ClassVar[int] = 2
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "minmax"}
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
-            "width": 128, "code": 64, "epochs": 100, "warm_up": 20, "learning_rate": 1e-3,
-            "batch": 256, "steps": 1000, "alpha": 9.0,
+            "width": 128, "code": 32, "epochs": 100, "warm_up": 20, "learning_rate": 1e-3,
+            "batch": 256, "steps": 1000, "alpha": 1.0,
         },
         "paper": {
             "width": 1024, "code": 128, "epochs": 500, "warm_up": 100, "learning_rate": 1e-4,

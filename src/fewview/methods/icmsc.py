@@ -329,7 +329,7 @@ class ICMSC(TrainedMethod):
     Args:
         preset: `"fast"` is 128 wide on views reduced to 64 principal axes of the task, with 100
             epochs; `"paper"` is 620 wide on whole views, with 200 epochs at a rate of 1e-4.
-        metric: how a query is compared with a prototype.
+        metric: how a query is compared with a prototype; chosen on base classes.
         train_on: `"episode"`, or `"base"`: encoders trained on base classes with views missing as
             in the task. It is not known which one the paper used; the matrix over all samples
             speaks for the first.
@@ -352,6 +352,7 @@ class ICMSC(TrainedMethod):
         (3,)
     """
 
+    metric: str = "cosine"
     correlation: str = "pairs"
     penalty: str = "columns"
     width: int | None = None
@@ -360,9 +361,10 @@ class ICMSC(TrainedMethod):
     subspace_rate: float | None = None
     view_width: int | None = None
 
+    version: ClassVar[int] = 2
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
-            "width": 128, "epochs": (25, 75), "learning_rate": 1e-3, "subspace_rate": 2e-4,
+            "width": 128, "epochs": (25, 75), "learning_rate": 3e-3, "subspace_rate": 2e-4,
             "view_width": 64,
         },
         "paper": {
