@@ -5,6 +5,7 @@ python benchmarks/page.py
 
 from __future__ import annotations
 
+import argparse
 import json
 import textwrap
 from pathlib import Path
@@ -160,6 +161,7 @@ def draw_growth(content: Any) -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     lines = [INTRODUCTION, FLOORS]
     for name, title in (("table-cpu", "On a CPU"), ("table-cuda", "On a GPU")):
         content = read(name)

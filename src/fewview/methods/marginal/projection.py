@@ -19,6 +19,8 @@ from fewview.views.random import stream_key, uniform
 
 # Above this size the leading axes are found by Lanczos iteration instead of a full decomposition.
 DENSE_SIZE = 600
+# Up to this size products of all features (or of all samples) are formed for that.
+GRAM_SIZE = 4000
 FloatArray = NDArray[np.float64]
 
 
@@ -95,17 +97,21 @@ def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, Floa
     mean = rows.mean(axis=0)
     centred = rows - mean
     count = min(components, n, width)
-    if min(n, width) > max(DENSE_SIZE, 3 * count):
-        operator = LinearOperator(
-            (width, width), matvec=lambda x: centred.T @ (centred @ x), dtype=np.float64
-        )
-        start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), width) - 0.5
-        values, found = eigsh(operator, k=count, v0=start)
-    elif n < width:
-        values, left = np.linalg.eigh(centred @ centred.T)
-        found = centred.T @ left / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    side = min(n, width)
+    if side > max(DENSE_SIZE, 3 * count):
+        if side > GRAM_SIZE:
+            operator = LinearOperator(
+                (width, width), matvec=lambda x: centred.T @ (centred @ x), dtype=np.float64
+            )
+        else:
+            # Formed once, the matrix of products is read from near memory in every step.
+            operator = centred @ centred.T if n < width else centred.T @ centred
+        start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
+        values, found = eigsh(operator, k=count, v0=start - 0.5)
     else:
-        values, found = np.linalg.eigh(centred.T @ centred)
+        values, found = np.linalg.eigh(centred @ centred.T if n < width else centred.T @ centred)
+    if len(found) != width:  # of the samples: turned into directions of features
+        found = centred.T @ found / np.sqrt(np.maximum(values, np.finfo(float).tiny))
     order = np.argsort(-values, kind="stable")[:count]
     # Directions in which base samples do not differ at all carry rounding errors only.
     order = order[values[order] > 1e-10 * max(values[order[0]], np.finfo(float).tiny)]
