@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from fewview import create
 from fewview.methods.checks import synthetic_data
 from fewview.methods.folds import MOST_BASE_CLASSES
 from fewview.methods.marginal import Marginal
-from fewview.methods.reservoir import MOST_BYTES, PER_CLASS, Reservoir
+from fewview.methods.reservoir import MOST_BYTES, PER_CLASS, Reservoir, row_keys
 from fewview.methods.streaming import BaseStream
 from fewview.views import FewviewError, FewviewWarning, MultiViewData
 
@@ -100,13 +101,11 @@ def test_settings_are_chosen_when_supports_come(tmp_path: Path) -> None:
     assert wanted.calibration != Marginal(settings="default").resolved().calibration
     # In parts, choosing waits for the supports.
     later = Marginal()
-    later.stream_ = BaseStream.start(later, base)
-    for half in (base[1::2], base[::2]):
-        later.partial_fit_base(half)
-    assert later.base.pending is not None
-    assert later.base.prepared.state.settings != chosen
+    later.base = BaseStream.start(later, base).update(base[1::2]).finish(later, choose=False)
+    later.partial_fit_base(base[::2])
+    assert later.base.pending
     later.fit(novel[::7])
-    assert later.base.pending is None
+    assert not later.base.pending
     assert later.base.prepared.state.settings == chosen
 
 
@@ -133,7 +132,7 @@ def test_saving_a_base_set_in_parts_chooses_first(tmp_path: Path) -> None:
     method = streamed(Marginal(), base, 2)
     method.save(tmp_path / "a.model")
     again = Marginal.load(tmp_path / "a.model")
-    assert again.base.pending is None
+    assert not again.base.pending
     wanted = method.base.completed(method).prepared.state.settings
     assert again.base.prepared.state.settings == wanted
 
@@ -146,3 +145,58 @@ def test_too_few_classes_say_so() -> None:
         method.fit(novel[::7])
     with pytest.raises(FewviewError, match="no label"):
         method.partial_fit_base(MultiViewData(few.views))
+
+
+@pytest.mark.parametrize("width", [2000, 7])
+def test_sparse_rows_are_told_apart(width: int) -> None:
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((3000, width)) < 3 / width, rng.normal(size=(3000, width)), 0)
+    values[np.arange(3000), rng.integers(0, width, 3000)] = rng.normal(size=3000)
+    data = MultiViewData(values.astype(np.float32), labels=[0, 1, 2] * 1000)
+    whole = gathered([data])
+    assert len(np.unique(row_keys(data))) == len(data)
+    assert len(whole.keys) == 3 * whole.per_class
+    parts = [data[part] for part in np.array_split(np.arange(3000), 8)]
+    for order in (parts, parts[::-1]):
+        assert (gathered(order).keys == whole.keys).all()
+    # About as many samples of every part are kept.
+    kept = [np.isin(row_keys(part), whole.keys).sum() for part in parts]
+    mean = len(whole.keys) / 8
+    assert max(abs(count - mean) for count in kept) < 4 * mean**0.5
+
+
+def test_classes_may_come_one_by_one() -> None:
+    base, novel = synthetic_data()
+    method = Marginal(settings="default")
+    for code in range(len(base.classes)):
+        method.partial_fit_base(base[base.codes == code])
+    assert method.base.n_samples == len(base)
+    with pytest.raises(FewviewError, match="no label"):
+        method.partial_fit_base(MultiViewData(base.views))
+    assert method.base.n_samples == len(base)  # what failed is not counted
+    method.fit(novel[::7])
+    before = method.predict_proba(novel[1::7])
+    # Parameters may change: the sums are still here. What the first part fixed may not.
+    method.set_params(shrinkage=0.5).fit(novel[::7])
+    assert not np.allclose(method.predict_proba(novel[1::7]), before)
+    with pytest.raises(FewviewError, match="first part of this base set has fixed"):
+        method.set_params(components=2).fit(novel[::7])
+    clone_of = clone(method.set_params(components=None))
+    clone_of.partial_fit_base(base[:10])
+    assert clone_of.base.n_samples == len(base) + 10
+
+
+def test_a_whole_base_set_is_not_replaced_by_a_part() -> None:
+    base, _ = synthetic_data()
+    for method in (Marginal(base=base), create("ugda").fit_base(base)):
+        with pytest.raises(FewviewError, match="there is a base set already"):
+            method.partial_fit_base(base[:50])
+
+
+def test_streams_with_other_seeds_do_not_merge() -> None:
+    base, _ = synthetic_data()
+    one, two = (
+        BaseStream.start(create("proto", random_state=s), base).update(base) for s in (0, 1)
+    )
+    with pytest.raises(FewviewError, match="different seeds"):
+        one.merge(two)

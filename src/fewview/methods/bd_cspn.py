@@ -74,7 +74,7 @@ class BDCSPN(Method):
     sharpness: float = 10.0
     n_pseudo: int = 0
 
-    tags: ClassVar[Tags] = Tags(transductive=True)
+    tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
         "scaling": ("scale", "standard", "standard+unit"),
         "padding": ("episode", "zero"),

@@ -106,7 +106,6 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self.base = base
             return self
         data = as_data(base, y)
-        self.__dict__.pop("stream_", None)
         if data.labels is None:
             self._refuse_no_labels()
             self.base = data
@@ -143,7 +142,6 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.validate()
         self._refuse_no_labels()
         data = as_data(rows).with_labels(None)
-        self.__dict__.pop("stream_", None)
         task = task or usual_task(data)
         self.base = FittedBase(
             method=type(self).__name__,
@@ -186,11 +184,16 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         from fewview.methods.streaming import BaseStream
 
         part = as_data(base, y)
-        stream: BaseStream | None = self.__dict__.get("stream_")
-        if stream is None:
+        if isinstance(self.base, FittedBase) and self.base.stream is not None:
+            stream = self.base.stream
+        elif self.base is None:
             stream = BaseStream.start(self._method, part)
-        self.stream_ = stream.update(part)
-        self.base = self.stream_.finish(self._method, task, choose=False)
+        else:
+            raise FewviewError(
+                "there is a base set already, and it did not come in parts, so nothing can be "
+                "added to it; set base=None first to begin a new one"
+            )
+        self.base = stream.update(part).finish(self._method, task, choose=False)
         return self
 
     def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
@@ -201,7 +204,6 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             task: what is learnt for; a common case when None.
         """
         self.base = stream.finish(self._method, task)
-        self.stream_ = stream
         return self
 
     # ------------------------------------------------------------------ new classes

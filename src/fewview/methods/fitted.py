@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 USUAL_ETA = 0.3
 USUAL_WAY = 5
 
+# Parameters that the first part of a base set in parts fixes.
+FIXED = ("scaling", "components", "random_state")
+
 
 def usual_task(
     base: MultiViewData,
@@ -87,7 +90,8 @@ class FittedBase:
         thresholds: of rejection, by wanted false-reject rate; None where none were set yet.
         n_samples: size of the base set.
         sample: some of its samples, where it came in parts and the rows were not kept.
-        pending: the stream of a base set that still comes in parts; settings are not chosen yet.
+        stream: the sums of a base set that came in parts; not written to files.
+        pending: the state is not made yet, because parts may still come.
 
     Example:
         >>> from fewview.methods.proto import Proto
@@ -106,7 +110,8 @@ class FittedBase:
     thresholds: Thresholds | None = None
     n_samples: int = 0
     sample: MultiViewData | None = None
-    pending: BaseStream | None = None
+    stream: BaseStream | None = None
+    pending: bool = False
 
     def __repr__(self) -> str:
         dims = self.prepared.reference.view_dims
@@ -127,11 +132,24 @@ class FittedBase:
 
     def without_rows(self) -> FittedBase:
         """What was learnt alone, as a file holds it."""
-        return replace(self, rows=None, sample=None, pending=None)
+        return replace(self, rows=None, sample=None, stream=None)
 
     def completed(self, method: Method) -> FittedBase:
-        """The same, with automatic settings chosen where that was put off."""
-        return self if self.pending is None else self.pending.finish(method, self.task)
+        """The same for a method whose parameters may have changed, its state made from the sums.
+
+        Only a base set that came in parts is changed. Its first part has fixed the scaling of the
+        views and how many components they have.
+        """
+        changed = self.changes(method)
+        if self.stream is None or not (self.pending or changed):
+            return self
+        fixed = [part for part in changed if part.partition("=")[0] in FIXED]
+        if fixed or type(method).__name__ != self.method:
+            raise FewviewError(
+                f"the first part of this base set has fixed what cannot be changed now: "
+                f"{shorten(fixed or changed)}; set it back, or begin again with all parts"
+            )
+        return self.stream.finish(method, self.task)
 
     @property
     def samples(self) -> MultiViewData | None:
@@ -144,6 +162,8 @@ class FittedBase:
 
     def prepared_for(self, method: Method) -> Prepared:
         """What was learnt, for a method with the same parameters; learnt again from rows if not."""
+        if self.stream is not None:
+            return self.completed(method).prepared.to(method.torch_device)
         changed = self.changes(method)
         device = method.torch_device
         if not changed:

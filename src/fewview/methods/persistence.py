@@ -49,7 +49,8 @@ def save_model(
         method: after `fit_base`, `fit` or both.
         path: the file; an existing one is replaced.
         supports: False leaves the supports out; the file then waits for `fit`.
-        base_rows: True writes the base samples too, so that parameters may change after loading.
+        base_rows: True writes the base samples too, so that parameters may change after loading;
+            of a base set that came in parts, the samples that were kept, for new thresholds.
 
     Example:
         >>> import tempfile
@@ -157,7 +158,7 @@ def _fitted_base(method: Method) -> FittedBase | None:
             rows=rows,
             n_samples=len(rows),
         )
-    elif base.pending is not None and not base.changes(method):
+    elif base.stream is not None:
         base = base.completed(method)
     elif base.changes(method):
         base = replace(base, key=method.key(), prepared=base.prepared_for(method), thresholds=None)

@@ -16,15 +16,15 @@ import numpy as np
 
 from fewview.methods.folds import MOST_BASE_CLASSES
 from fewview.views import MultiViewData
-from fewview.views.random import GOLDEN, UInt64Array, mix, stream_key
+from fewview.views.random import GOLDEN, UInt64Array, mix, raw, stream_key
 
 # Samples of a class; with 100 classes as many as pretended tasks use.
 PER_CLASS = 60
 # Wide views leave room for fewer samples, but not for fewer than a task needs.
 MOST_BYTES = 64 * 2**20
 FEWEST = 4
-# Values of a view that tell its rows apart.
-COLUMNS = 8
+# Rows that are hashed at once.
+ROWS = 1024
 EVERYTHING = np.iinfo(np.uint64).max
 
 
@@ -116,7 +116,7 @@ def _class_key(seed: int, kind: type, label: Hashable) -> int:
 
 
 def row_keys(data: MultiViewData, seed: int = 0) -> UInt64Array:
-    """Hash of every sample by a few of its values, uint64 [n].
+    """Hash of every sample by all of its values, uint64 [n]; identical samples have one hash.
 
     Example:
         >>> data = MultiViewData([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0]])
@@ -125,12 +125,22 @@ def row_keys(data: MultiViewData, seed: int = 0) -> UInt64Array:
         (True, False)
     """
     state = np.full(len(data), stream_key("reservoir", seed), np.uint64)
-    for view, block in enumerate(data.views.values()):
-        columns = np.unique(np.linspace(0, block.shape[1] - 1, COLUMNS).astype(int))
-        values = np.asarray(block[:, columns], dtype=np.float64) + 0.0  # no negative zeros
-        values[~data.mask[:, view]] = 0.0
-        for column in np.ascontiguousarray(values.T).view(np.uint64):
-            state = mix((state ^ column) + np.uint64(GOLDEN))
+    for view, (name, block) in enumerate(data.views.items()):
+        if block.dtype.itemsize not in (4, 8):
+            block = block.astype(np.float32)
+        whole = block.shape[1] * block.dtype.itemsize % 8 == 0  # two float32 are hashed as one
+        kind = np.uint64 if whole else np.uint32
+        words = block.shape[1] * block.dtype.itemsize // np.dtype(kind).itemsize
+        key = np.array(stream_key("reservoir", seed, name), np.uint64)
+        factors = raw(key, words) | np.uint64(1)
+        sums = np.zeros(len(data), np.uint64)
+        # Whole numbers, so that the sum does not depend on how rows are cut into parts.
+        for start in range(0, len(data), ROWS):
+            rows = slice(start, start + ROWS)
+            bits = np.ascontiguousarray(block[rows]).view(kind)
+            sums[rows] = bits.astype(np.uint64, copy=False) @ factors
+        sums[~data.mask[:, view]] = 0
+        state = mix((state ^ mix(sums)) + np.uint64(GOLDEN))
     return state
 
 

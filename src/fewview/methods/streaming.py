@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fewview.methods.fitted import FittedBase, usual_task
 from fewview.methods.reservoir import Reservoir
-from fewview.methods.state import DTYPES, Prepared
+from fewview.methods.state import DTYPES, Prepared, State
 from fewview.views import FewviewError, MultiViewData, ViewScaling, fit_scaling
 from fewview.views.errors import shorten
 
@@ -203,8 +203,8 @@ class BaseStream:
         """Put two streams together that were started alike, for instance on two machines."""
         if self.key != other.key:
             raise FewviewError(
-                "these streams were scaled differently, so their sums do not add up; start both "
-                "from the same sample"
+                "these streams were scaled differently or have different seeds, so they do not "
+                "add up; start both from the same sample"
             )
         statistics = None
         if self.statistics is not None:
@@ -222,7 +222,8 @@ class BaseStream:
     @property
     def key(self) -> str:
         """Content hash of what the first part fixed."""
-        digest = hashlib.sha256(repr((self.scaling.rule, self.reference.view_dims)).encode())
+        fixed = (self.scaling.rule, self.reference.view_dims, self.sample.seed)
+        digest = hashlib.sha256(repr(fixed).encode())
         for part in (self.scaling.shift, self.scaling.factor):
             for view in sorted(part):
                 digest.update(np.ascontiguousarray(part[view]).tobytes())
@@ -236,15 +237,17 @@ class BaseStream:
         Args:
             method: the one the stream was started for, with the same parameters.
             task: what is learnt for; the usual one when None.
-            choose: let the method choose automatic settings on the samples that were kept; where
-                it is False that waits until supports come, which is better while parts still come.
+            choose: make the state now, with automatic settings chosen on the samples that were
+                kept. False puts that off until it is used, which is better while parts still come.
         """
         if not self.classes:
             raise FewviewError("no base sample has been seen yet; update the stream first")
         task = task or usual_task(self._skeleton())
         dtype, device = DTYPES[method.dtype], method.torch_device
-        chosen = method.chosen_on(self.sample.rows, task) if choose else method
-        state = chosen.prepare_statistics(self.statistics, task, method.random_state)
+        state = State()
+        if choose:
+            chosen = method.chosen_on(self.sample.rows, task)
+            state = chosen.prepare_statistics(self.statistics, task, method.random_state)
         means = tuple(
             (total / max(count, 1)).to(device=device, dtype=dtype)
             for total, count in zip(self.sums, self.counts, strict=True)
@@ -260,7 +263,8 @@ class BaseStream:
             prepared=Prepared(self.scaling, means, state.to(device, dtype), self.reference),
             n_samples=self.n_samples,
             sample=self.sample.rows,
-            pending=None if choose else self,
+            stream=self,
+            pending=not choose,
         )
 
     def _skeleton(self) -> MultiViewData:
