@@ -70,6 +70,7 @@ def test_plan_lists_cells_and_computes_nothing(
         (("figure8",), "no reproduction called 'figure8'"),
         (("cub", "orl", "--features", "x.npz"), "--features goes with one table"),
         (("cub", "--base-features", "x.npz"), "--base-features goes with --features"),
+        (("cub", "--from", "nowhere.sqlite"), "--from nowhere.sqlite: there is no such file"),
         (("cub", "--only", "ugda:k=2"), "--only ugda:k=2: no registered method is called so"),
     ],
 )

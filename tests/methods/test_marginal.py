@@ -9,6 +9,8 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.episodes.batch import EpisodeBatch
@@ -419,3 +421,17 @@ def test_imputer_is_a_transformer() -> None:
     with pytest.raises(NotFittedError):
         MarginalImputer().transform(holes)
     assert MarginalImputer().fit_transform(holes).missing_rate == 0
+
+
+def test_the_imputer_in_a_pipeline_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(90, 3)) + np.repeat(np.arange(3), 30)[:, None] * 4
+    mask = rng.random((90, 2)) < 0.7
+    mask[~mask.any(1)] = True
+    data = MultiViewData({"a": a, "b": a[:, :2] * 2}, mask=mask)
+    labels = np.repeat(np.arange(3), 30)
+    model = make_pipeline(MarginalImputer(), LogisticRegression()).fit(data, labels)
+    assert (model.predict(data) == labels).mean() > 0.9
+    for wrong in ({"shrinkage": 3.0}, {"components": 0}):
+        with pytest.raises(FewviewError, match=next(iter(wrong))):
+            MarginalImputer(**wrong).fit(data)

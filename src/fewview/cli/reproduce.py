@@ -80,7 +80,12 @@ def reproduce(
         ),
     ] = None,
     stored: Annotated[
-        bool, typer.Option("--stored", help="Compute nothing; show what the store has.")
+        bool,
+        typer.Option(
+            "--stored",
+            help="Compute no accuracies; show what the store has. Maps and the loss of figure 4 "
+            "(also in claims) are of a few tasks and made anew: minutes.",
+        ),
     ] = False,
     only: Annotated[
         str, typer.Option(help="Run these methods alone, separated by commas.", show_default=False)

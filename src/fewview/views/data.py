@@ -311,6 +311,25 @@ class MultiViewData:
     def __len__(self) -> int:
         return self.n_samples
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All views side by side, NaN where a view is missing, for libraries that want one array.
+
+        Example:
+            >>> data = MultiViewData({"a": [[1.0], [2.0]], "b": [[3.0], [4.0]]})
+            >>> np.asarray(data.with_mask([[True, False], [True, True]])).tolist()
+            [[1.0, nan], [2.0, 4.0]]
+        """
+        if copy is False:
+            raise ValueError("views lie in arrays of their own; one array is always a copy")
+        blocks = []
+        for index, block in enumerate(self.views.values()):
+            kind = block.dtype if block.dtype.kind == "f" else np.float64
+            rows = np.array(block, dtype=kind)
+            rows[~self.mask[:, index]] = np.nan
+            blocks.append(rows)
+        out = np.concatenate(blocks, axis=1)
+        return out if dtype is None else out.astype(dtype)
+
     def __getitem__(self, key: Any) -> MultiViewData:
         if isinstance(key, tuple):
             rest = key[1:]

@@ -16,7 +16,7 @@ from fewview.methods.base import as_data
 from fewview.methods.marginal.model import Gaussians, conditional_gain
 from fewview.methods.marginal.projection import Projection, fit_projection
 from fewview.methods.marginal.statistics import MarginalStatistics
-from fewview.views import MultiViewData, ViewScaling, fit_scaling
+from fewview.views import FewviewError, MultiViewData, ViewScaling, fit_scaling
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,6 +52,10 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             X: samples, some of which may lack views.
             y: their labels; without labels all samples count as one population.
         """
+        if not 0 <= self.shrinkage <= 1:
+            raise FewviewError(f"shrinkage is {self.shrinkage!r}; it must be a number from 0 to 1")
+        if not isinstance(self.components, int) or self.components < 1:
+            raise FewviewError(f"components is {self.components!r}; it must be a whole number >= 1")
         data = as_data(X, y)
         self.scaling_: ViewScaling = fit_scaling(data, "standard")
         scaled = self.scaling_.transform(data, np.float64)

@@ -49,15 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fewview.report.reproduce.studies import Wish, expand_names
     from fewview.views import FewviewError
 
-    desk = Desk(
-        store=options.store, others=tuple(options.others), jobs=options.jobs,
-        progress=PlainProgress(),
-    )  # fmt: skip
     try:
         wish = Wish(
             quick=options.quick, device=options.device, data_dir=options.data_dir,
             preset=options.preset,
             only=tuple(name for name in options.only.split(",") if name),
+        )  # fmt: skip
+        desk = Desk(
+            store=options.store, others=tuple(options.others), jobs=options.jobs,
+            progress=PlainProgress(),
         )  # fmt: skip
         names = expand_names(options.names)
         if options.plan:

@@ -45,6 +45,11 @@ class Desk:
     progress: Progress | None = None
     compute: bool = True
 
+    def __post_init__(self) -> None:
+        for other in self.others:
+            if not os.path.exists(other):
+                raise FewviewError(f"--from {other}: there is no such file")
+
     @property
     def path(self) -> str:
         """The store as a path, or `none`."""
