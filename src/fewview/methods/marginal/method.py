@@ -135,7 +135,7 @@ class Marginal(Method):
             2 x way + 2 base classes and else warns and takes the stated values. `"default"`
             takes the stated values: 64 components, shrinkage 0.1, prior 0.5, temperature 0.5,
             anneal 0.2, balance 0.5, calibration 0.35 (queries alone: 0.5), which were the best
-            or near it on base classes of seven data sets.
+            or near it on base classes of six data sets.
 
     Example:
         >>> import fewview

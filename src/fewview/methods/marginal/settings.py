@@ -23,7 +23,7 @@ from fewview.views import FewviewError, MultiViewData
 
 # Tried one after the other, the present value always among them; a value may change several
 # settings. The last two are about queries that are used together. What is here helps on base
-# classes of some of seven data sets (benchmarks/marginal_settings.py); what helps on none is not.
+# classes of some of six data sets (benchmarks/marginal_settings.py); what helps on none is not.
 GRID: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"components": 64}, {"components": 32}),
     ({"scaling": "standard+unit"}, {"scaling": "standard"}, {"scaling": "scale"}),
