@@ -14,9 +14,9 @@ from itertools import product
 
 import numpy as np
 import torch
+from common import base_task
 
-from fewview import TaskSpec, create
-from fewview.datasets import class_split, get_spec, load
+from fewview import create
 from fewview.methods.folds import draw_folds
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec"]
@@ -39,17 +39,9 @@ def main() -> None:
     ]
     print(f"{'data set':24s} {'queries':10s}" + "".join(f"{value:>9s}" for value in values))
     for dataset in options.datasets:
-        spec, data = get_spec(dataset), load(dataset)
         right: dict[str, list[list[float]]] = {"balanced": [], "dirichlet": []}
         for split, eta in product(range(options.splits), options.eta.split(",")):
-            base = data[np.isin(data.labels, class_split(dataset, split).base)]
-            rate = min(float(eta), 1 - 1 / data.n_views)
-            task = TaskSpec(
-                way=min(spec.way, (len(base.classes) - 2) // 2),
-                shot=1,
-                queries=spec.queries,
-                eta=rate,
-            )
+            base, task = base_task(dataset, split, float(eta))
             for fold in draw_folds(base, task, seed=split):
                 states = [method.prepare_base(fold.known, task) for method in methods]
                 for kind, episodes in zip(right, fold.episodes, strict=False):

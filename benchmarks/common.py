@@ -42,6 +42,23 @@ def tasks(
     return data, base, task, EpisodeSampler(data, task, classes.novel).draw(start, stop)
 
 
+def base_task(
+    name: str, split: int, eta: float, base_from: str | None = None, data_dir: str | None = None
+) -> tuple[MultiViewData, TaskSpec]:
+    """Base samples of a class split, and tasks that can be drawn from their classes.
+
+    Tasks have the ways of the data set, or as many as leave some classes to learn from, and the
+    missing rate or the largest one that the views allow. `base_from` is another data set that the
+    base classes come from.
+    """
+    spec, source = get_spec(name), base_from or name
+    data = load(source, data_dir)
+    base = data[np.isin(data.labels, class_split(source, split, data_dir=data_dir).base)]
+    way = min(spec.way, (len(base.classes) - 2) // 2)
+    rate = min(eta, 1 - 1 / data.n_views)
+    return base, TaskSpec(way=way, shot=spec.shot, queries=spec.queries, eta=rate)
+
+
 def timed(function: Callable[[], Any], device: str = "cpu") -> tuple[Any, float]:
     """Result and seconds, waiting for the device."""
     if device.startswith("cuda"):

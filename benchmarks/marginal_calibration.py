@@ -13,9 +13,9 @@ import argparse
 
 import numpy as np
 import torch
+from common import base_task
 
-from fewview import TaskSpec, create
-from fewview.datasets import class_split, get_spec, load
+from fewview import create
 from fewview.evaluate.metrics import measure
 from fewview.methods.folds import draw_folds
 
@@ -33,15 +33,12 @@ def main() -> None:
     total: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
     print("ECE / Brier for factors " + ", ".join(map(str, FACTORS)))
     for dataset in options.datasets:
-        data, spec = load(dataset), get_spec(dataset)
         for use in ("together", "alone"):
             method = create(f"marginal:settings=default:transductive={use == 'together'}")
             settings = method.set_params(calibration=1.0).resolved()
             found: dict[str, list[tuple[torch.Tensor, np.ndarray]]] = {}
             for split in range(options.splits):
-                base = data[np.isin(data.labels, class_split(dataset, split).base)]
-                way = min(spec.way, (len(base.classes) - 2) // 2)
-                task = TaskSpec(way=way, shot=1, queries=spec.queries, eta=options.eta)
+                base, task = base_task(dataset, split, options.eta)
                 score = method.fold_scorer()
                 for fold in draw_folds(base, task, split):
                     kinds = zip(("balanced", "dirichlet"), fold.episodes, strict=False)

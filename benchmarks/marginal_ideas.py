@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import base_task
 from torch import Tensor
 
-from fewview import TaskSpec, create
-from fewview.datasets import class_split, get_spec, load
+from fewview import create
 from fewview.episodes import Episodes
-from fewview.methods.folds import Fold, draw_folds
+from fewview.methods.folds import draw_folds
 from fewview.methods.marginal.balance import balanced_softmax
 from fewview.methods.marginal.method import Marginal
 from fewview.methods.marginal.model import (
@@ -133,9 +133,8 @@ def rounds(
 
 
 def score(
-    method: Marginal, settings: Settings, fold: Fold, episodes: Episodes, idea: dict[str, Any],
-    projected: tuple[Any, Any],
-) -> Tensor:  # fmt: skip
+    settings: Settings, episodes: Episodes, idea: dict[str, Any], projected: tuple[Any, Any]
+) -> Tensor:
     """Scores of the queries of pretended tasks with an idea."""
     moments, samples = projected
     model = moments.shrunk(settings.shrinkage, settings.prior)
@@ -166,14 +165,7 @@ def score(
 def job(dataset: str, split: int, eta: float) -> dict[str, Any]:
     """Accuracy of every idea on pretended tasks: idea -> [folds][balanced, dirichlet]."""
     torch.set_num_threads(1)
-    spec, data = get_spec(dataset), load(dataset)
-    base = data[np.isin(data.labels, class_split(dataset, split).base)]
-    task = TaskSpec(
-        way=min(spec.way, (len(base.classes) - 2) // 2),
-        shot=1,
-        queries=spec.queries,
-        eta=min(eta, 1 - 1 / data.n_views),
-    )
+    base, task = base_task(dataset, split, eta)
     method = create("marginal:settings=default:dtype=float64")
     assert isinstance(method, Marginal)
     settings = method.resolved()
@@ -183,7 +175,7 @@ def job(dataset: str, split: int, eta: float) -> dict[str, Any]:
         for idea in IDEAS:
             row = []
             for episodes in fold.episodes:
-                found = score(method, settings, fold, episodes, idea, projected).argmax(-1)
+                found = score(settings, episodes, idea, projected).argmax(-1)
                 labels = torch.from_numpy(episodes.query_labels)
                 row.append(100 * float((found == labels).double().mean()))
             out[title(idea)].append(row)

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import base_task
 
-from fewview import TaskSpec, create
-from fewview.datasets import class_split, get_spec, load
+from fewview import create
 from fewview.methods.folds import draw_folds
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl", "caltech102"]
@@ -65,16 +65,7 @@ def job(dataset: str, split: int, eta: float, n_iter: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     began = perf_counter()
     name, _, other = dataset.partition("@")
-    spec = get_spec(name)
-    data = load(other or name)
-    base = data[np.isin(data.labels, class_split(other or name, split).base)]
-    limit = 1 - 1 / data.n_views
-    task = TaskSpec(
-        way=min(spec.way, (len(base.classes) - 2) // 2),
-        shot=1,
-        queries=spec.queries,
-        eta=min(eta, limit),
-    )
+    base, task = base_task(name, split, eta, other or None)
     folds = draw_folds(base, task, seed=split)
     default = create("marginal:settings=default").resolved()
     scorers: dict[str, Any] = {}

@@ -39,6 +39,7 @@ import numpy as np
 import torch
 from common import (
     accuracy,
+    base_task,
     paper_accuracies,
     parser,
     predictions,
@@ -48,7 +49,7 @@ from common import (
     timed,
 )
 
-from fewview.datasets import class_split, get_spec, load
+from fewview.datasets import get_spec
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.methods.folds import draw_folds
 from fewview.methods.networks import Epoch, watch_training
@@ -323,15 +324,12 @@ def base_tasks(
     dataset: str, split: int, eta: float, arguments: Any, folds: bool
 ) -> list[tuple[MultiViewData, MultiViewData, TaskSpec, Episodes]]:
     """Base classes to learn from, classes that play novel, task and episodes, for every fold."""
-    data, spec = load(dataset, arguments.data_dir), get_spec(dataset)
-    classes = class_split(dataset, split, data_dir=arguments.data_dir)
-    base = data[np.isin(data.labels, classes.base)]
-    task = TaskSpec(way=spec.way, shot=spec.shot, queries=spec.queries, eta=eta)
+    base, task = base_task(dataset, split, eta, data_dir=arguments.data_dir)
     count = arguments.episodes
     if not folds:
+        task = replace(task, way=get_spec(dataset).way)
         sampler = EpisodeSampler(base, task, seed=split, name=f"choose {dataset}")
         return [(base, base, task, sampler.draw(0, count))]
-    task = replace(task, way=min(spec.way, (len(base.classes) - 2) // 2))
     drawn = draw_folds(base, task, split, arguments.folds, 2 * count)
     return [(fold.known, fold.unknown, task, fold.episodes[0]) for fold in drawn]
 
@@ -389,8 +387,8 @@ def choose(arguments: Any, report: Report, paper: Any) -> None:
         for dataset in arguments.datasets.split(",")
         for text in CANDIDATES[name]
     ]
-    done = {(row["dataset"], row["split"], row["method"]) for row in report.rows}
-    plan = [item for item in plan if item not in done]
+    known = {(row["dataset"], row["split"], row["method"]) for row in report.rows}
+    plan = [item for item in plan if item not in known]
     start = perf_counter()
     if arguments.jobs == 1:
         for dataset, split, text in plan:

@@ -395,7 +395,9 @@ def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPat
     from fewview.methods.marginal import Marginal
     from fewview.methods.marginal.settings import Settings, SettingsChoice
 
-    def choose(self: Marginal, base: MultiViewData, task: TaskSpec) -> SettingsChoice:
+    def choose(
+        self: Marginal, base: MultiViewData, task: TaskSpec, frozen: tuple[str, ...] = ()
+    ) -> SettingsChoice:
         scaling = "none" if task.eta else "standard"
         return SettingsChoice(Settings(scaling=scaling), 1.0, "chosen by the test")
 

@@ -242,7 +242,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         else:
             self._check_features(X)
             more = self._supports(X, y).like(self.prepared_.reference, "support")
-            support = MultiViewData.concat([_without_ids(self.support_), _without_ids(more)])
+            support = MultiViewData.concat([self.support_.without_ids(), more.without_ids()])
             base = self._base_classes()
             if base is not None:
                 refuse_overlap(base, support.classes.tolist())
@@ -301,7 +301,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 refuse_overlap(base.classes.tolist(), support.classes.tolist())
                 return self.prepare_base(base, task)
             rows = MultiViewData.concat(
-                [_without_ids(base), _without_ids(support.like(base[:0], "support"))]
+                [base.without_ids(), support.like(base[:0], "support").without_ids()]
             )
         self._refuse_no_labels()
         return self.prepare_rows(rows, task)
@@ -567,10 +567,3 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.non_deterministic = not self.tags.deterministic
         return tags
-
-
-def _without_ids(data: MultiViewData) -> MultiViewData:
-    """The same samples without identifiers: rows of two sets may share them."""
-    out = data[:]
-    out.ids = None
-    return out

@@ -132,7 +132,9 @@ class FittedBase:
 
     def without_rows(self) -> FittedBase:
         """What was learnt alone, as a file holds it."""
-        return replace(self, rows=None, sample=None, stream=None)
+        # Where the state is not made yet, the sums are all there is.
+        stream = self.stream if self.pending else None
+        return replace(self, rows=None, sample=None, stream=stream)
 
     def completed(self, method: Method) -> FittedBase:
         """The same for a method whose parameters may have changed, its state made from the sums.

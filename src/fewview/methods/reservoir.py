@@ -54,7 +54,7 @@ class Reservoir:
     @classmethod
     def empty(cls, reference: MultiViewData, seed: int = 0) -> Reservoir:
         """Keep nothing yet, of samples like these."""
-        return cls(_bare(reference[:0]), np.zeros(0, np.uint64), seed)
+        return cls(reference[:0].without_ids(), np.zeros(0, np.uint64), seed)
 
     @property
     def per_class(self) -> int:
@@ -68,7 +68,7 @@ class Reservoir:
         keys = row_keys(part, self.seed)
         # Most samples of a long stream are above what their class has kept: they are not copied.
         wanted = np.flatnonzero(keys <= self._limits(part)[part.codes])
-        return self._with(_bare(part[wanted]), keys[wanted])
+        return self._with(part[wanted].without_ids(), keys[wanted])
 
     def merge(self, other: Reservoir) -> Reservoir:
         """Put two together."""
@@ -142,10 +142,3 @@ def row_keys(data: MultiViewData, seed: int = 0) -> UInt64Array:
         sums[~data.mask[:, view]] = 0
         state = mix((state ^ mix(sums)) + np.uint64(GOLDEN))
     return state
-
-
-def _bare(data: MultiViewData) -> MultiViewData:
-    """The same samples without identifiers: rows of two parts may share them."""
-    out = data[:]
-    out.ids = None
-    return out

@@ -424,6 +424,12 @@ class MultiViewData:
         out.name = name
         return out
 
+    def without_ids(self) -> MultiViewData:
+        """Return the same samples without identifiers: rows of two sets may share them."""
+        out = self._with_rows(slice(None))
+        out.ids = None
+        return out
+
     def like(self, reference: MultiViewData, what: str = "data") -> MultiViewData:
         """Bring views and columns into the order of `reference`, matching by name.
 

@@ -291,11 +291,18 @@ class Marginal(Method):
         self.validate()
         if self.settings == "default":
             return super().prepare_base(base, ANY_TASK)
-        choice = self.choose_settings(base, task)
+        method, seconds = self._chosen(base, task)
+        prepared = method.prepare_base(base, task)
+        return replace(prepared, seconds=prepared.seconds + seconds)
+
+    def _chosen(
+        self, base: MultiViewData, task: TaskSpec, frozen: tuple[str, ...] = ()
+    ) -> tuple[Marginal, float]:
+        """The same method with the settings that were chosen, and the seconds that took."""
+        choice = self.choose_settings(base, task, frozen)
         if choice.accuracy != choice.accuracy:
-            warnings.warn(f"Marginal: {choice.reason}", FewviewWarning, stacklevel=3)
-        prepared = self._with(choice.settings).prepare_base(base, task)
-        return replace(prepared, seconds=prepared.seconds + choice.seconds)
+            warnings.warn(f"Marginal: {choice.reason}", FewviewWarning, stacklevel=4)
+        return self._with(choice.settings), choice.seconds
 
     # ------------------------------------------------------------------ the method
 
@@ -323,10 +330,7 @@ class Marginal(Method):
         """Choose what the statistics have not fixed: all but scaling and components."""
         if self.settings == "default":
             return self
-        choice = self.choose_settings(rows, task, frozen=("scaling", "components"))
-        if choice.accuracy != choice.accuracy:
-            warnings.warn(f"Marginal: {choice.reason}", FewviewWarning, stacklevel=4)
-        return self._with(choice.settings)
+        return self._chosen(rows, task, frozen=("scaling", "components"))[0]
 
     def prepare_statistics(
         self, statistics: MarginalStatistics, task: TaskSpec, seed: int
