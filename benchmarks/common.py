@@ -37,7 +37,8 @@ def tasks(
     data = load(name, data_dir)
     spec = get_spec(name)
     classes = class_split(name, split, data_dir=data_dir)
-    base = data[np.isin(data.labels, classes.base)]
+    source = load(spec.base_from, data_dir) if spec.base_from else data
+    base = source[np.isin(source.labels, classes.base)]
     task = TaskSpec(way=spec.way, shot=spec.shot, queries=spec.queries, eta=eta)
     return data, base, task, EpisodeSampler(data, task, classes.novel).draw(start, stop)
 

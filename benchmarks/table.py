@@ -319,6 +319,7 @@ class Bench:
         """Every missing rate of the paper on every class split, base preparation included."""
         data = load(name, self.options.data_dir)
         spec = get_spec(name)
+        source = load(spec.base_from, self.options.data_dir) if spec.base_from else data
         forget()
         etas = [eta for eta in ETAS if eta <= largest_rate(data.n_views) + 1e-9]
         count = self.options.table_episodes
@@ -333,7 +334,7 @@ class Bench:
             nonlocal seconds_base, cost
             for split in range(splits):
                 classes = class_split(name, split, data_dir=self.options.data_dir)
-                base = data[np.isin(data.labels, classes.base)]
+                base = source[np.isin(source.labels, classes.base)]
                 for eta in etas:
                     task = TaskSpec(spec.way, spec.shot, spec.queries, eta=eta)
                     sampler = EpisodeSampler(data, task, classes.novel, name=name)

@@ -17,6 +17,7 @@ from fewview.episodes.batch import EpisodeBatch
 from fewview.methods.checks import check_method, gather, synthetic_data
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
 from fewview.methods.marginal.balance import balanced_softmax
+from fewview.methods.marginal.inverse import inverse
 from fewview.methods.marginal.projection import fit_projection
 
 EXACT: dict[str, Any] = {
@@ -111,6 +112,20 @@ def test_variational_is_its_formula() -> None:
     wanted -= wanted.mean(1, keepdims=True)
     found = (scores[0] - scores[0].mean(1, keepdim=True)).numpy()
     assert found == pytest.approx(wanted, abs=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("count", "width"), [(1, 1), (3, 33), (40, 65), (150, 128)])
+def test_inverse(count: int, width: int, dtype: torch.dtype) -> None:
+    """Halves, odd widths and several chunks: as numpy's inverse, and symmetric."""
+    root = np.random.default_rng(width).normal(size=(count, width, width))
+    root *= np.geomspace(0.01, 3, width)
+    matrices = np.eye(width) + root @ root.swapaxes(1, 2)
+    found = inverse(torch.from_numpy(matrices).to(dtype)).double().numpy()
+    expected = np.linalg.inv(matrices)
+    tolerance = 1e-11 if dtype == torch.float64 else 1e-3
+    assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
+    assert np.abs(found - found.swapaxes(1, 2)).max() < tolerance * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("parameters", [{}, {"transductive": True}, {"rank": 4}])

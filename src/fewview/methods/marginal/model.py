@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fewview.methods.marginal.inverse import inverse
+
 # Elements of the largest tensor made at once while queries are scored.
 CHUNK = 1 << 21
 
@@ -267,8 +269,7 @@ def posterior(
 
 def variational_scores(evidence: Evidence, belief: Posterior) -> Tensor:
     """-1/2 [(x - m)' K (x - m) + tr(K C)] without what is the same for all classes: [T, N_Q, C]."""
-    factor = torch.linalg.cholesky(belief.precision)
-    second = torch.cholesky_inverse(factor)
+    second = inverse(belief.precision.flatten(0, 1)).reshape(belief.precision.shape)
     mean = (second @ belief.shift[..., None])[..., 0]
     flat = mean.flatten(0, 1)
     moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'

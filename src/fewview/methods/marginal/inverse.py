@@ -1,0 +1,59 @@
+"""Inverses of many symmetric positive definite matrices, by matrix products.
+
+LAPACK takes one small matrix after the other, on one core and far below what the machine can do.
+Halving the matrices until they are small leaves nearly all of the work to batched products.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Widths up to here are left to LAPACK.
+SMALL = 32
+# Elements of the matrices that are inverted at once on a CPU: more would not stay in its caches.
+CHUNK = 1 << 21
+
+
+def inverse(matrices: Tensor) -> Tensor:
+    """Invert symmetric positive definite matrices [n, k, k].
+
+    With blocks A, B, D and X = inv(A) B the inverse has inv(D - B'X) in its lower right corner and
+    everything else follows by products (Banachiewicz 1937): 4/3 k^3 multiplications and additions
+    where a Cholesky factorisation and its inverse need k^3, at several times their rate.
+
+    Args:
+        matrices: [n, k, k], well conditioned: in float32 the relative error is about a tenth of
+            the condition number times 1e-6.
+
+    Example:
+        >>> matrices = torch.eye(50) + torch.ones(3, 50, 50)
+        >>> torch.allclose(inverse(matrices) @ matrices, torch.eye(50).expand(3, 50, 50), atol=1e-4)
+        True
+    """
+    n, width = matrices.shape[:2]
+    if matrices.is_cuda or width <= SMALL:
+        return _inverse(matrices)
+    size = max(1, CHUNK // width**2)
+    out = torch.empty_like(matrices)
+    for start in range(0, n, size):
+        out[start : start + size] = _inverse(matrices[start : start + size])
+    return out
+
+
+def _inverse(matrices: Tensor) -> Tensor:
+    width = matrices.shape[-1]
+    if width <= SMALL:
+        return torch.cholesky_inverse(torch.linalg.cholesky(matrices))
+    half = (width + 1) // 2
+    corner, side = matrices[:, :half, :half], matrices[:, :half, half:]
+    first = _inverse(corner)
+    gain = first @ side
+    last = _inverse(torch.baddbmm(matrices[:, half:, half:], side.mT, gain, alpha=-1))
+    out = torch.empty_like(matrices)
+    cross = gain @ last
+    out[:, half:, half:] = last
+    out[:, :half, half:] = -cross
+    out[:, half:, :half] = -cross.mT
+    out[:, :half, :half] = torch.baddbmm(first, cross, gain.mT)
+    return out
