@@ -180,7 +180,7 @@ def main() -> None:
     if not arguments.quick:
         import page
 
-        page.main()
+        page.write()
 
 
 if __name__ == "__main__":

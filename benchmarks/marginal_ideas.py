@@ -137,7 +137,7 @@ def score(
 ) -> Tensor:
     """Scores of the queries of pretended tasks with an idea."""
     moments, samples = projected
-    model = moments.shrunk(settings.shrinkage, settings.prior)
+    model = moments.shrunk(settings.shrinkage, settings.prior, settings.prior_detail)
     if "factors" in idea:
         model = with_factors(model, idea["factors"])
     if "views" in idea:

@@ -160,8 +160,8 @@ def draw_growth(content: Any) -> None:
     plt.close(figure)
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+def write() -> None:
+    """Write the page from the results that are there."""
     lines = [INTRODUCTION, FLOORS]
     for name, title in (("table-cpu", "On a CPU"), ("table-cuda", "On a GPU")):
         content = read(name)
@@ -182,4 +182,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
+    write()

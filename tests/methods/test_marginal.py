@@ -19,6 +19,7 @@ from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatisti
 from fewview.methods.marginal.balance import balanced_softmax
 from fewview.methods.marginal.inverse import inverse
 from fewview.methods.marginal.projection import fit_projection
+from fewview.methods.marginal.statistics import Moments
 
 EXACT: dict[str, Any] = {
     "settings": "default", "transductive": False, "dtype": "float64", "rank": None,
@@ -198,6 +199,46 @@ def test_moments_of_complete_data() -> None:
 # ---------------------------------------------------------------------------- balance
 
 
+def test_shrunk_covariances_by_hand() -> None:
+    """Two views of 2 and 1 components: every number worked out from the formulas."""
+    moments = Moments(
+        mean=torch.zeros(3, dtype=torch.float64),
+        within=torch.tensor([[4.0, 1, 2], [1, 2, 0], [2, 0, 8]], dtype=torch.float64),
+        between=torch.tensor([[9.0, 0, 3], [0, 1, 0], [3, 0, 2]], dtype=torch.float64),
+        total=torch.tensor([[16.0, 0, 4], [0, 4, 0], [4, 0, 9]], dtype=torch.float64),
+        dims=(2, 1),
+        classes=torch.tensor([1e6, 1e6]),
+    )
+    model = moments.shrunk(0.4, 0.5, 1.0)
+    # The view's sphere has variance 3: its diagonal becomes 0.4 / 8 of the way to 3.
+    expected = [[3.95, 0.6, 1.2], [0.6, 2.05, 0.0], [1.2, 0.0, 8.0]]
+    np.testing.assert_allclose(model.within, expected, atol=2e-5)
+    # So many classes: their variances 9, 1, 2 are believed. The correlation of samples between the
+    # first and the last component is 4 / (4 x 3), of which nine tenths are kept.
+    third = 0.5 * 3 + 0.5 * 0.9 / 3 * np.sqrt(9 * 2)
+    expected = [[9.0, 0, third], [0, 1, 0], [third, 0, 2]]
+    np.testing.assert_allclose(model.between, expected, atol=1e-4)
+    # Without detail, and with two classes, from which nothing can be told, the first view shares
+    # its 10 as samples do, 16 to 4.
+    few = replace(moments, classes=torch.tensor([2.0, 2.0]))
+    for found in (moments.apart(0.0), few.apart(1.0)):
+        np.testing.assert_allclose(found, [8, 2, 2], rtol=1e-6)
+
+
+def test_leading_components_are_those_of_a_smaller_projection() -> None:
+    """Up to one scale per view, which the model does not care about."""
+    base, _ = synthetic_data()
+    large, small = (
+        MarginalStatistics(fit_projection(base, count)).update(base).moments() for count in (5, 2)
+    )
+    cut = large.leading(2)
+    assert cut.dims == small.dims
+    for name in ("within", "between", "total"):
+        a, b = getattr(cut, name), getattr(small, name)
+        root = (cut.total.diagonal() / small.total.diagonal()).sqrt()
+        np.testing.assert_allclose(a.abs(), (root[:, None] * b * root).abs(), atol=1e-9)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_balance_weight(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -306,6 +347,7 @@ def test_ablations(structure: str) -> None:
         ({"balance": "some"}, "balance is 'some'"),
         ({"scoring": "best"}, "scoring is 'best'"),
         ({"components": 0}, "components is 0"),
+        ({"prior_detail": 1.5}, "prior_detail is 1.5"),
         ({"temperature": 0.0}, "temperature is 0"),
         ({"settings": "mine"}, "settings is 'mine'"),
     ],

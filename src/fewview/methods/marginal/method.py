@@ -46,8 +46,10 @@ SETTLED = 0.1
 LOOSE = 1e-3
 # Factors of final scores where calibration is not chosen: those with the smallest calibration error
 # on base classes of six data sets at missing rate 0.3 (benchmarks/marginal_calibration.py).
-TOGETHER = 0.35
+TOGETHER = 0.5
 ALONE = 0.5
+# Components without base classes, where nothing but a few rows tells how they vary.
+COMPONENTS_ALONE = 64
 # Preparing does not depend on the task once the settings are fixed.
 ANY_TASK = TaskSpec(way=2)
 _choices: dict[Any, SettingsChoice] = {}
@@ -115,8 +117,12 @@ class Marginal(Method):
         scaling: of views before their principal components. Left at `standard+unit`, automatic
             settings may choose another.
         components: most principal components of a view.
-        shrinkage: of covariances towards a sphere in every view, 0 to 1.
-        prior: share of the total covariance in the covariance of class means, 0 to 1.
+        shrinkage: of the covariance within classes towards its diagonal (an eighth of it towards
+            a sphere) in the principal components of every view, 0 to 1.
+        prior: share of what is assumed beforehand in the covariance of class means, 0 to 1.
+        prior_detail: 0 to 1. What is assumed is that class means differ in every component as
+            samples do (0) or as those of base classes do, as far as their number lets one tell
+            (1); across components they go together as samples do.
         temperature: factor of scores inside the rounds; for queries alone, of their scores.
         anneal: share of `temperature` that the first round starts with.
         balance: 0 (class masses of queries are free) to 1 (equal), or `"auto"`.
@@ -133,9 +139,9 @@ class Marginal(Method):
         settings: `"auto"` chooses everything that is None (and balance and scaling) on tasks drawn
             from base classes alone, for the way, shot and missing views of the task; it needs
             2 x way + 2 base classes and else warns and takes the stated values. `"default"`
-            takes the stated values: 64 components, shrinkage 0.1, prior 0.5, temperature 0.5,
-            anneal 0.2, balance 0.5, calibration 0.35 (queries alone: 0.5), which were the best
-            or near it on base classes of six data sets.
+            takes the stated values: 128 components, shrinkage 0.4, prior 0.8 with detail 0.5,
+            temperature 0.5, anneal 0.2, balance 0.5, calibration 0.5, which
+            were the best or near it on base classes of six data sets.
 
     Example:
         >>> import fewview
@@ -150,6 +156,7 @@ class Marginal(Method):
     components: int | None = None
     shrinkage: float | None = None
     prior: float | None = None
+    prior_detail: float | None = None
     temperature: float | None = None
     anneal: float | None = None
     balance: float | str = "auto"
@@ -161,7 +168,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "auto"
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     tags: ClassVar[Tags] = Tags(
         transductive=True,
         handles_missing=True,
@@ -176,7 +183,7 @@ class Marginal(Method):
         choose("scoring", self.scoring, SCORES)
         choose("structure", self.structure, STRUCTURES)
         choose("settings", self.settings, ("auto", "default"))
-        for name in ("shrinkage", "prior", "anneal", "balance"):
+        for name in ("shrinkage", "prior", "prior_detail", "anneal", "balance"):
             value = getattr(self, name)
             if value is None or (name == "balance" and value == "auto"):
                 continue
@@ -201,7 +208,15 @@ class Marginal(Method):
         """Settings that were given and are not to be chosen."""
         given = {
             name: getattr(self, name)
-            for name in ("components", "shrinkage", "prior", "temperature", "anneal", "calibration")
+            for name in (
+                "components",
+                "shrinkage",
+                "prior",
+                "prior_detail",
+                "temperature",
+                "anneal",
+                "calibration",
+            )
             if getattr(self, name) is not None
         }
         if self.balance != "auto":
@@ -242,20 +257,21 @@ class Marginal(Method):
 
     def fold_scorer(self) -> Scorer:
         """Return a function that scores pretended tasks, which keeps what settings share."""
-        projected: dict[Any, tuple[Moments, ViewTensors]] = {}
+        # With the most components that were asked for; fewer are the first of them.
+        projected: dict[Any, tuple[int, Moments, ViewTensors]] = {}
         # Evidence of the latest model, per fold and kind of task: temperature, annealing, balance
         # and calibration do not change it.
         latest: dict[Any, tuple[Any, tuple[Evidence, Tensor, Tensor]]] = {}
 
         def score(settings: Settings, fold: Fold, episodes: Episodes) -> Tensor:
-            step = (id(fold), settings.scaling, settings.components)
-            model_key = (*step, settings.shrinkage, settings.prior)
+            step, most = (id(fold), settings.scaling), settings.components
+            model_key = (*step, most, settings.shrinkage, settings.prior, settings.prior_detail)
             place = (id(fold), id(episodes))
             with torch.no_grad():
                 if place not in latest or latest[place][0] != model_key:
-                    if step not in projected:
-                        projected[step] = self._projected(fold, settings)
-                    moments, samples = projected[step]
+                    if step not in projected or projected[step][0] < most:
+                        projected[step] = (most, *self._projected(fold, settings))
+                    moments, samples = _leading(*projected[step][1:], most)
                     model = _restructured(moments, settings, self.structure)
                     state = MarginalState(Projection.identity(model.dims), model, settings)
                     state = state.to(self.torch_device, self._torch_dtype)
@@ -343,7 +359,8 @@ class Marginal(Method):
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
         settings = self.resolved()
-        projection, model = gaussians_alone(rows, settings.components)
+        components = COMPONENTS_ALONE if self.components is None else self.components
+        projection, model = gaussians_alone(rows, components)
         return MarginalState(projection, model, settings)
 
     def evidence(self, batch: EpisodeBatch, state: MarginalState) -> Evidence:
@@ -469,9 +486,17 @@ class Marginal(Method):
         return self._with(cast(MarginalState, state).settings)
 
 
+def _leading(
+    moments: Moments, samples: ViewTensors, components: int
+) -> tuple[Moments, ViewTensors]:
+    """The first components of every view."""
+    views = tuple(view[:, :components] for view in samples.views)
+    return moments.leading(components), replace(samples, views=views)
+
+
 def _restructured(moments: Moments, settings: Settings, structure: str) -> Gaussians:
     """Shrink the covariances, and take away what an ablation leaves out."""
-    model = moments.shrunk(settings.shrinkage, settings.prior)
+    model = moments.shrunk(settings.shrinkage, settings.prior, settings.prior_detail)
     if structure in ("full", "imputed"):
         return model
     within, between = model.within, model.between

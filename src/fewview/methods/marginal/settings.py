@@ -25,10 +25,15 @@ from fewview.views import FewviewError, MultiViewData
 # settings. The last two are about queries that are used together. What is here helps on base
 # classes of some of six data sets (benchmarks/marginal_settings.py); what helps on none is not.
 GRID: tuple[tuple[dict[str, Any], ...], ...] = (
-    ({"components": 64}, {"components": 32}),
+    ({"components": 128}, {"components": 64}, {"components": 32}),
     ({"scaling": "standard+unit"}, {"scaling": "standard"}, {"scaling": "scale"}),
-    ({"shrinkage": 0.1}, {"shrinkage": 0.3}),
-    ({"prior": 0.5}, {"prior": 0.25}, {"prior": 0.75}),
+    ({"shrinkage": 0.4}, {"shrinkage": 0.2}, {"shrinkage": 0.7}),
+    (
+        {"prior": 0.8, "prior_detail": 0.5},
+        {"prior": 0.8, "prior_detail": 0.0},
+        {"prior": 0.8, "prior_detail": 1.0},
+        {"prior": 0.5, "prior_detail": 0.5},
+    ),
     (
         {"temperature": 0.5, "anneal": 0.2},
         {"temperature": 0.25, "anneal": 0.2},
@@ -60,8 +65,9 @@ class Settings:
     Attributes:
         scaling: of every view, before its principal components.
         components: most principal components of a view.
-        shrinkage: of covariances towards a sphere in every view.
-        prior: share of the total covariance in the covariance of class means.
+        shrinkage: of the covariance within classes towards its diagonal in every view.
+        prior: share of what is assumed beforehand in the covariance of class means.
+        prior_detail: whether that is like samples (0) or like base classes (1).
         temperature: factor of scores inside the rounds.
         anneal: share of `temperature` that the first round starts with.
         balance: from 0 (class masses free) to 1 (equal).
@@ -69,9 +75,10 @@ class Settings:
     """
 
     scaling: str = "standard+unit"
-    components: int = 64
-    shrinkage: float = 0.1
-    prior: float = 0.5
+    components: int = 128
+    shrinkage: float = 0.4
+    prior: float = 0.8
+    prior_detail: float = 0.5
     temperature: float = 0.5
     anneal: float = 0.2
     balance: float = 0.5

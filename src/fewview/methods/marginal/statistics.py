@@ -22,6 +22,10 @@ from fewview.views import FewviewError, MultiViewData
 
 # Samples that are projected at once.
 ROWS = 1024
+# Share of a sphere in what S is pulled to; the rest is its own diagonal.
+SPHERE = 0.125
+# How far correlations of samples are pulled to zero before they stand for those of class means.
+INDEPENDENCE = 0.1
 
 
 @dataclass
@@ -165,7 +169,7 @@ class MarginalStatistics:
                 explained = m * sums_right.sum(0) + sums_left.sum(0)[:, None] * w - n.sum() * m * w
                 total[block] = (total[block] - explained) / n.sum().clamp(min=1)
         complete = bool((self.counts == own[:, :, None]).all())
-        out = Moments(mean, within, between, total, dims)
+        out = Moments(mean, within, between, total, dims, known.sum(0))
         return out if complete else out.repaired()
 
 
@@ -179,6 +183,7 @@ class Moments:
         between: covariance of class means, [d, d].
         total: covariance of all samples, [d, d].
         dims: components of every view.
+        classes: how many classes have every view, [V].
     """
 
     mean: Tensor
@@ -186,6 +191,7 @@ class Moments:
     between: Tensor
     total: Tensor
     dims: tuple[int, ...]
+    classes: Tensor
 
     def repaired(self) -> Moments:
         """Make every matrix positive semi-definite: pairwise moments need not be."""
@@ -196,24 +202,72 @@ class Moments:
             total=_nearest(self.total, self.dims),
         )
 
-    def shrunk(self, shrinkage: float, prior: float) -> Gaussians:
+    def shrunk(self, shrinkage: float, prior: float, prior_detail: float = 0.5) -> Gaussians:
         """S and B of the model, shrunk view by view so that views do not touch each other.
 
-        S = (1 - a) S + a diag(tr S_vv / d_v), and B = (1 - b) B + b D T' D, where T' is the total
-        covariance shrunk as S is, and D scales every view to the size of its block of B.
+        S = (1 - a) S + a (7/8 diag S + 1/8 diag(tr S_vv / d_v)), in principal components: pulling
+        all of them to one sphere would make those with little variance worthless. B = (1 - b) B +
+        b D R D, where R are the correlations of all samples, which tell what a class mean in one
+        view says about other views, and D how far class means lie apart in every component, see
+        `apart`.
 
         Args:
             shrinkage: a, from 0 to 1.
             prior: b, from 0 to 1.
+            prior_detail: see `apart`, from 0 to 1.
         """
-        size = self.block_means(self.total)
-        floor = 1e-6 * size.clamp(min=1e-12)
-        within = _shrink(self.within, shrinkage, self.block_means(self.within))
-        within = within + torch.diag(floor)
-        total = _shrink(self.total, shrinkage, size)
-        scale = (self.block_means(self.between) / size.clamp(min=1e-12)).clamp(min=0).sqrt()
-        between = (1 - prior) * self.between + prior * scale[:, None] * total * scale
+        size = self.block_means(self.total).clamp(min=1e-12)
+        own = self.within.diagonal()
+        target = (1 - SPHERE) * own + SPHERE * self.block_means(self.within)
+        within = _shrink(self.within, shrinkage, target) + torch.diag(1e-6 * size)
+        root = self.total.diagonal().clamp(min=1e-12).sqrt()
+        correlations = self.total / root[:, None] / root
+        correlations = _shrink(correlations, INDEPENDENCE, torch.ones_like(root))
+        apart = self.apart(prior_detail).sqrt()
+        between = (1 - prior) * self.between + prior * apart[:, None] * correlations * apart
         return Gaussians(self.mean, within, between, self.dims)
+
+    def apart(self, detail: float) -> Tensor:
+        """Variance of class means in every component, [d], from what base classes tell about it.
+
+        Without detail, components differ as much between classes as they do between samples, and
+        a view has the variance of its block of B. With all of it, a component has its own. With C
+        base classes the logarithm of that has the error trigamma((C - 1) / 2) even if nothing else
+        were wrong, so the ratios to the variances of samples are pulled to their mean in the view
+        as far as this error explains how they differ (empirical Bayes).
+
+        Args:
+            detail: share of the logarithms of the ratios that is kept, from 0 to 1.
+        """
+        spread = self.total.diagonal().clamp(min=1e-12)
+        between = self.between.diagonal().clamp(min=0)
+        out = []
+        for view, (found, all_of_it) in enumerate(
+            zip(*(torch.split(part, list(self.dims)) for part in (between, spread)), strict=True)
+        ):
+            ratios = (found / all_of_it).clamp(min=1e-4).log()
+            trust = 0.0
+            if len(ratios) > 1:
+                freedom = (self.classes[view] - 1).clamp(min=1) / 2
+                error = float(torch.polygamma(1, freedom))
+                trust = max(0.0, 1 - error / max(float(ratios.var()), 1e-12))
+            variance = (detail * trust * (ratios - ratios.mean())).exp() * all_of_it
+            out.append(variance * (found.sum() / variance.sum()))
+        return torch.cat(out)
+
+    def leading(self, components: int) -> Moments:
+        """Moments of the first components of every view."""
+        starts = np.cumsum([0, *self.dims[:-1]]).tolist()
+        parts = [
+            torch.arange(start, start + min(width, components))
+            for start, width in zip(starts, self.dims, strict=True)
+        ]
+        kept = torch.cat(parts)
+        within, between, total = (
+            matrix[kept][:, kept] for matrix in (self.within, self.between, self.total)
+        )
+        dims = tuple(len(part) for part in parts)
+        return Moments(self.mean[kept], within, between, total, dims, self.classes)
 
     def block_means(self, matrix: Tensor) -> Tensor:
         """Mean diagonal entry of the block of every view, at each of its coordinates: [d]."""
