@@ -14,6 +14,11 @@ folds, splits and missing rates, with the standard error over (data set, split, 
 - factors: S keeps its largest eigenvectors; the others share one variance per view.
 - starts: four starts with perturbed scores; the one whose queries fit best is taken.
 - views: the information of every view is tempered by its own factor before it is joined.
+- spheres: covariances as they were before: S pulled to spheres, B to the covariance of samples.
+- components, shrinkage, prior, prior_detail: other values of these settings.
+- offset: all classes of a task may lie off the mean of base classes together, by that prior
+  variance, in units of the one between classes.
+- slow: of what queries say, only this share of the change is taken over in every round.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ from fewview import create
 from fewview.episodes import Episodes
 from fewview.methods.folds import draw_folds
 from fewview.methods.marginal.balance import balanced_softmax
-from fewview.methods.marginal.method import Marginal
+from fewview.methods.marginal.method import Marginal, leading
 from fewview.methods.marginal.model import (
     Evidence,
     Gaussians,
@@ -47,9 +52,12 @@ from fewview.methods.marginal.model import (
     variational_scores,
 )
 from fewview.methods.marginal.settings import Settings
+from fewview.methods.marginal.statistics import Moments
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl", "caltech102"]
 SETS.append("tieredimagenet_tiny")
+# Components that are computed once; fewer are the first of them.
+MOST = 256
 IDEAS: list[dict[str, Any]] = [
     {},
     *({"tails": value} for value in (3.0, 10.0, 30.0, 100.0)),
@@ -57,6 +65,13 @@ IDEAS: list[dict[str, Any]] = [
     *({"factors": value} for value in (8, 16, 32)),
     {"starts": 4},
     *({"views": value} for value in (0.5, 0.7)),
+    *({"spheres": value} for value in (64, 128)),
+    *({"components": value} for value in (32, 64, 256)),
+    *({"shrinkage": value} for value in (0.1, 0.2, 0.7)),
+    *({"prior": value} for value in (0.3, 0.8, 1.0)),
+    *({"prior_detail": value} for value in (0.0, 1.0)),
+    *({"offset": value} for value in (1.0, 5.0)),
+    {"slow": 0.2},
 ]
 
 
@@ -73,6 +88,16 @@ def with_factors(model: Gaussians, count: int) -> Gaussians:
     rest = (model.within - low).diagonal()
     means = torch.stack([part.mean() for part in rest.split(list(model.dims))])
     return replace(model, within=low + torch.diag(means.clamp(min=1e-9).repeat_interleave(widths)))
+
+
+def with_spheres(moments: Moments) -> Gaussians:
+    """S a tenth of the way to a sphere in every view; B half of the covariance of samples."""
+    size = moments.block_means(moments.total).clamp(min=1e-12)
+    within = 0.9 * moments.within + 0.1 * torch.diag(moments.block_means(moments.within))
+    total = 0.9 * moments.total + 0.1 * torch.diag(size)
+    scale = (moments.block_means(moments.between) / size).clamp(min=0).sqrt()
+    between = 0.5 * moments.between + 0.5 * scale[:, None] * total * scale
+    return Gaussians(moments.mean, within + 1e-6 * torch.diag(size), between, moments.dims)
 
 
 def with_tempered_views(model: Gaussians, power: float) -> Gaussians:
@@ -111,14 +136,28 @@ def rounds(
     n_iter: int = 10,
 ) -> tuple[Tensor, Tensor]:
     """The rounds of Marginal with an idea: scores, and how well the queries fit in every task."""
-    tails, scale = idea.get("tails"), idea.get("scale")
-    weight = torch.ones_like(scores)
+    tails, scale, offset, slow = (idea.get(n) for n in ("tails", "scale", "offset", "slow"))
+    weight, taken = torch.ones_like(scores), torch.zeros_like(scores)
+    common = evidence.query.new_zeros(len(scores), 1, evidence.query.shape[-1])
+    way = scores.shape[2]
+    if slow is not None:
+        n_iter *= 2
     for index in range(n_iter):
         done = min(1.0, index / (0.3 * n_iter))
         factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
         log_r, _ = balanced_softmax(factor * scores, settings.balance)
         r = log_r.exp()
-        scores = variational_scores(evidence, posterior(evidence, members, r * weight))
+        if slow is not None:
+            taken = r = (1 - slow) * taken + slow * r
+        belief = posterior(evidence, members, r * weight)
+        if offset is not None:
+            factor_of = torch.linalg.cholesky(belief.precision)
+            for _ in range(2):
+                shift = (belief.shift + common)[..., None]
+                means = torch.cholesky_solve(shift, factor_of)[..., 0]
+                common = means.sum(1, keepdim=True) / (way + 1 / offset)
+            belief = replace(belief, shift=belief.shift + common)
+        scores = variational_scores(evidence, belief)
         distance = (energy[..., None] - 2 * scores).clamp(min=1e-6)
         if tails is not None:
             weight = (tails + sizes[..., None]) / (tails + distance)
@@ -136,15 +175,20 @@ def score(
     settings: Settings, episodes: Episodes, idea: dict[str, Any], projected: tuple[Any, Any]
 ) -> Tensor:
     """Scores of the queries of pretended tasks with an idea."""
-    moments, samples = projected
+    chosen = {key: value for key, value in idea.items() if hasattr(settings, key)}
+    settings = replace(settings, **chosen)
+    components = idea.get("spheres", settings.components)
+    moments, samples = leading(*projected, components)
     model = moments.shrunk(settings.shrinkage, settings.prior, settings.prior_detail)
+    if "spheres" in idea:
+        model = with_spheres(moments)
     if "factors" in idea:
         model = with_factors(model, idea["factors"])
     if "views" in idea:
         model = with_tempered_views(model, idea["views"])
     batch = samples.gather(episodes)
     support, query = (torch.cat(part, dim=-1).double() for part in (batch.support, batch.query))
-    evidence = gather_evidence(model, support, query, batch.support_mask, batch.query_mask)
+    evidence = gather_evidence(model, support, query, batch.support_mask, batch.query_mask, 128)
     members = batch.one_hot().double()
     belief = posterior(evidence, members)
     counts = evidence.counts(members, evidence.support_pattern)
@@ -171,7 +215,7 @@ def job(dataset: str, split: int, eta: float) -> dict[str, Any]:
     settings = method.resolved()
     out: dict[str, list[list[float]]] = {title(idea): [] for idea in IDEAS}
     for fold in draw_folds(base, task, seed=split):
-        projected = method._projected(fold, settings)
+        projected = method._projected(fold, replace(settings, components=MOST))
         for idea in IDEAS:
             row = []
             for episodes in fold.episodes:

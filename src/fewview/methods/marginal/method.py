@@ -139,7 +139,7 @@ class Marginal(Method):
         settings: `"auto"` chooses everything that is None (and balance and scaling) on tasks drawn
             from base classes alone, for the way, shot and missing views of the task; it needs
             2 x way + 2 base classes and else warns and takes the stated values. `"default"`
-            takes the stated values: 128 components, shrinkage 0.4, prior 0.8 with detail 0.5,
+            takes the stated values: 128 components, shrinkage 0.4, prior 0.6 with detail 0.5,
             temperature 0.5, anneal 0.2, balance 0.5, calibration 0.5, which
             were the best or near it on base classes of six data sets.
 
@@ -271,7 +271,7 @@ class Marginal(Method):
                 if place not in latest or latest[place][0] != model_key:
                     if step not in projected or projected[step][0] < most:
                         projected[step] = (most, *self._projected(fold, settings))
-                    moments, samples = _leading(*projected[step][1:], most)
+                    moments, samples = leading(*projected[step][1:], most)
                     model = _restructured(moments, settings, self.structure)
                     state = MarginalState(Projection.identity(model.dims), model, settings)
                     state = state.to(self.torch_device, self._torch_dtype)
@@ -486,9 +486,7 @@ class Marginal(Method):
         return self._with(cast(MarginalState, state).settings)
 
 
-def _leading(
-    moments: Moments, samples: ViewTensors, components: int
-) -> tuple[Moments, ViewTensors]:
+def leading(moments: Moments, samples: ViewTensors, components: int) -> tuple[Moments, ViewTensors]:
     """The first components of every view."""
     views = tuple(view[:, :components] for view in samples.views)
     return moments.leading(components), replace(samples, views=views)

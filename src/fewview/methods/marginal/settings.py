@@ -29,10 +29,10 @@ GRID: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"scaling": "standard+unit"}, {"scaling": "standard"}, {"scaling": "scale"}),
     ({"shrinkage": 0.4}, {"shrinkage": 0.2}, {"shrinkage": 0.7}),
     (
-        {"prior": 0.8, "prior_detail": 0.5},
-        {"prior": 0.8, "prior_detail": 0.0},
-        {"prior": 0.8, "prior_detail": 1.0},
-        {"prior": 0.5, "prior_detail": 0.5},
+        {"prior": 0.6, "prior_detail": 0.5},
+        {"prior": 0.6, "prior_detail": 0.0},
+        {"prior": 0.6, "prior_detail": 1.0},
+        {"prior": 0.3, "prior_detail": 0.5},
     ),
     (
         {"temperature": 0.5, "anneal": 0.2},
@@ -77,7 +77,7 @@ class Settings:
     scaling: str = "standard+unit"
     components: int = 128
     shrinkage: float = 0.4
-    prior: float = 0.8
+    prior: float = 0.6
     prior_detail: float = 0.5
     temperature: float = 0.5
     anneal: float = 0.2
