@@ -28,6 +28,7 @@ import numpy as np
 from memory import peak_memory
 from table import RESULTS, describe_machine
 
+from fewview.methods.marginal.settings import Settings
 from fewview.methods.registry import create
 from fewview.methods.streaming import BaseStream
 from fewview.views.parts import NpyFolder, write_npy
@@ -135,8 +136,9 @@ def main() -> None:
         rates = floors.measure_rates()
         counts = np.bincount(np.load(path / "labels.npy", mmap_mode="r")).tolist()
         width = arguments.width
+        kept = min(Settings.components, width)
         cost = {
-            "marginal": floors.marginal_statistics_cost(arguments.rows, [width], [min(64, width)]),
+            "marginal": floors.marginal_statistics_cost(arguments.rows, [width], [kept]),
             "ugda": floors.class_statistics_cost(counts, width, dense=True),
         }
         found: dict[str, Any] = {}

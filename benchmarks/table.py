@@ -33,6 +33,7 @@ from fewview.episodes import EpisodeSampler, TaskSpec, ViewTensors
 from fewview.methods import base as method_base
 from fewview.methods.base import Method, scale_base
 from fewview.methods.marginal.projection import fit_projection
+from fewview.methods.marginal.settings import Settings
 from fewview.methods.marginal.statistics import MarginalStatistics
 from fewview.methods.registry import create
 from fewview.methods.statistics import ClassStatistics
@@ -201,7 +202,7 @@ class Bench:
         floor = cost.seconds(rates)
         self.add(Row("base statistics, ugda", name, "cpu", 1, took, floor, memory=peak))
         _, scaled = scale_base(base, "standard+unit")
-        projection = fit_projection(scaled, 64)
+        projection = fit_projection(scaled, Settings.components)
         dims = list(base.view_dims.values())
         cost = floors.marginal_statistics_cost(len(base), dims, projection.dims)
         _, took, peak = measured(lambda: MarginalStatistics(projection).update(scaled), "cpu", 3)

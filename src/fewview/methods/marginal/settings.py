@@ -119,7 +119,7 @@ def choose_settings(
 
     A value replaces the present one where it is clearly better over several divisions of the base
     classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by the
-    Brier score.
+    Brier score on the balanced tasks.
 
     Args:
         base: base samples, unscaled.
@@ -186,13 +186,14 @@ def _accuracy(settings: Settings, parts: list[Fold], score: Scorer) -> NDArray[n
 
 
 def _calibrate(settings: Settings, parts: list[Fold], score: Scorer) -> float:
-    """Factor of the final scores with the best Brier score.
+    """Factor of the final scores with the best Brier score on balanced tasks.
 
     The likelihood would be ruled by a few mistakes that the model is very sure of, and make
-    everything else too unsure.
+    everything else too unsure. So would unbalanced tasks, whose mistakes come from the balance that
+    is assumed: probabilities are those of queries as `TaskSpec` draws them by default.
     """
     plain = replace(settings, calibration=1.0)
-    scored = [item for part in parts for item in _scored(plain, part, score)]
+    scored = [_scored(plain, part, score)[0] for part in parts]
     losses = []
     for factor in CALIBRATIONS:
         squares = []
