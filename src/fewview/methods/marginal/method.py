@@ -45,9 +45,11 @@ SETTLED = 0.1
 # Error of class masses (of their logarithms) that is good enough before the last round.
 LOOSE = 1e-3
 # Factors of final scores where calibration is not chosen: those with the smallest calibration error
-# on base classes of six data sets at missing rate 0.3 (benchmarks/marginal_calibration.py).
-TOGETHER = 0.5
-ALONE = 0.5
+# on base classes at missing rate 0.3 (benchmarks/marginal_calibration.py). Three data sets with 6
+# to 9 base classes want larger ones than three with 30 to 80; between nothing was measured.
+MANY_CLASSES = 20
+TOGETHER = {"unknown": 0.5, "few": 0.7, "many": 0.3}
+ALONE = {"unknown": 0.5, "few": 0.7, "many": 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary.
 COMPONENTS_ALONE = 64
 # Preparing does not depend on the task once the settings are fixed.
@@ -140,8 +142,9 @@ class Marginal(Method):
             from base classes alone, for the way, shot and missing views of the task; it needs
             2 x way + 2 base classes and else warns and takes the stated values. `"default"`
             takes the stated values: 128 components, shrinkage 0.4, prior 0.6 with detail 0.5,
-            temperature 0.5, anneal 0.2, balance 0.5, calibration 0.5, which
-            were the best or near it on base classes of six data sets.
+            temperature 0.5, anneal 0.2, balance 0.5, calibration 0.7 (0.3 with 20 base classes or
+            more; for queries alone 0.7 and 0.4), which were the best or near it on base classes of
+            six data sets.
 
     Example:
         >>> import fewview
@@ -225,10 +228,17 @@ class Marginal(Method):
             given["scaling"] = self.scaling
         return given
 
-    def resolved(self) -> Settings:
-        """The given settings, and the stated default of every other one."""
-        alone = ALONE if self.temperature is None else self.temperature
-        calibration = TOGETHER if self.transductive else alone
+    def resolved(self, n_classes: int | None = None) -> Settings:
+        """The given settings, and the stated default of every other one.
+
+        Args:
+            n_classes: number of base classes, on which the stated calibration depends.
+        """
+        count = "unknown"
+        if n_classes is not None:
+            count = "few" if n_classes < MANY_CLASSES else "many"
+        alone = ALONE[count] if self.temperature is None else self.temperature
+        calibration = TOGETHER[count] if self.transductive else alone
         return replace(Settings(calibration=calibration), **self.fixed())
 
     def choose_settings(
@@ -249,7 +259,7 @@ class Marginal(Method):
                 task,
                 self.random_state,
                 self.fold_scorer(),
-                start=self.resolved(),
+                start=self.resolved(len(base.classes)),
                 fixed=(*self.fixed(), *frozen),
                 transductive=self.transductive,
             )
@@ -324,7 +334,7 @@ class Marginal(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances, with the settings as far as they are given."""
-        settings = self.resolved()
+        settings = self.resolved(len(base.classes))
         projection = fit_projection(base, settings.components)
         moments = MarginalStatistics(projection).update(base).moments()
         model = _restructured(moments, settings, self.structure)
@@ -352,7 +362,7 @@ class Marginal(Method):
         self, statistics: MarginalStatistics, task: TaskSpec, seed: int
     ) -> MarginalState:
         """The model from sums; settings are those that `chosen_on` chose, given or stated."""
-        settings = self.resolved()
+        settings = self.resolved(len(statistics.labels))
         model = _restructured(statistics.moments(), settings, self.structure)
         return MarginalState(statistics.projection, model, settings)
 
