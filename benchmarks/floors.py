@@ -200,15 +200,18 @@ def ugda_adam_cost(
     n_iter: int,
     n_steps: int,
     rectify_steps: int,
+    trained: int | None = None,
 ) -> Cost:
     """One task by Algorithm 1: n_iter x n_steps steps of the evaluator and of the anchors.
 
     A step is a product and its gradient, 4 M L D; queries take n_iter steps; ADSR takes
-    `rectify_steps` of 4 (M + N_Q) L K.
+    `rectify_steps` of 4 (M + N_Q) L K. The released code trains the evaluator of the last view
+    only, whose width is then `trained`.
     """
     m, d = n_support * n_anchors, sum(dims)
     total = anchors_cost(m, dims, ranks) + moved(m + n_query, d)
-    total += product_cost(m, latent, d) * (4 * n_iter * n_steps)
+    total += product_cost(m, latent, d) * (2 * n_iter * n_steps)
+    total += product_cost(m, latent, d if trained is None else trained) * (2 * n_iter * n_steps)
     total += product_cost(n_query, latent, d) * (2 * n_iter)
     return total + product_cost(m + n_query, latent, way) * (2 * rectify_steps)
 
@@ -225,16 +228,16 @@ def marginal_cost(
 ) -> Cost:
     """One task. Rows read once and projected, then brought into k = `rank` coordinates.
 
-    Scores: a factor k^3 / 3 per class and k^2 per query and class. A round of expectation
-    maximisation: an inverse k^3 per class, and 2 k per query and class to gather the queries and
-    as much to score them.
+    Scores: k^2 per query and class; factors are shared by tasks and not counted. A round of
+    expectation maximisation: an inverse k^3 per class, and 2 k per query and class to gather the
+    queries and as much to score them.
     """
     n = n_support + n_query
     total = moved(n, sum(dims))
     for width, axes in zip(dims, kept, strict=True):
         total += product_cost((1 - eta) * n, width, axes)
         total += product_cost((1 - eta) * n, axes, rank)
-    total += cholesky_cost(rank) * way + solve_cost(rank, n_query * way)
+    total += solve_cost(rank, n_query * way)
     once = Cost(way * rank**3) + product_cost(way, n_query, rank) * 2
     return total + once * rounds
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,9 +152,15 @@ def main() -> None:
     options.add_argument("--quick", action="store_true")
     options.add_argument("--repeats", type=int, default=2)
     options.add_argument("--curves", default=None, help="names, separated by commas; default all")
-    options.add_argument("--output", default=str(RESULTS))
+    options.add_argument(
+        "--output", default=None, help="folder; of the page's results if not given"
+    )
     arguments = options.parse_args()
+    folder = Path(arguments.output or (tempfile.mkdtemp() if arguments.quick else RESULTS))
+    file = folder / "growth.json"
     found: dict[str, Any] = {}
+    if arguments.curves and file.exists():  # the others stay as they are
+        found = json.loads(file.read_text())["curves"]
     for curve in curves(arguments.quick):
         if arguments.curves and curve.name not in arguments.curves.split(","):
             continue
@@ -168,7 +175,6 @@ def main() -> None:
             found.setdefault(curve.name, {"title": curve.title, "methods": {}})
             found[curve.name]["methods"][label] = {"points": points, "exponent": slope}
             print(f"  exponent {slope:.2f}")
-    folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "command": "python " + " ".join(sys.argv),
@@ -176,8 +182,9 @@ def main() -> None:
         "fixed": vars(Size()),
         "curves": found,
     }
-    (folder / "growth.json").write_text(json.dumps(content, indent=1) + "\n")
-    if not arguments.quick:
+    file.write_text(json.dumps(content, indent=1) + "\n")
+    print(f"saved {file}")
+    if folder == RESULTS:
         import page
 
         page.write()

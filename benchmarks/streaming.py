@@ -40,6 +40,8 @@ SAMPLE = 20_000
 
 def write(folder: Path, rows: int, width: int, classes: int) -> None:
     """Rows of classes with different means and correlated features, in random order."""
+    whole, folder = folder, folder.with_name(folder.name + ".part")
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     means = rng.normal(size=(classes, width)).astype(np.float32)
@@ -60,6 +62,7 @@ def write(folder: Path, rows: int, width: int, classes: int) -> None:
         view[start:stop] = block
         show("written", stop, rows)
     view.flush()
+    folder.rename(whole)
 
 
 def show(what: str, done: int, total: int) -> None:
@@ -119,10 +122,14 @@ def main() -> None:
     options.add_argument("--folder", default=tempfile.gettempdir())
     options.add_argument("--keep", action="store_true", help="leave the files there")
     options.add_argument("--cold", action="store_true", help="drop the page cache before each job")
-    options.add_argument("--output", default=str(RESULTS))
+    options.add_argument(
+        "--output", default=None, help="folder of the results; of the page's if all ten million"
+    )
     options.add_argument("--job", default=None, help=argparse.SUPPRESS)
     arguments = options.parse_args()
-    path = Path(arguments.folder) / f"fewview-{arguments.rows}x{arguments.width}"
+    path = Path(arguments.folder) / (
+        f"fewview-{arguments.rows}x{arguments.width}-{arguments.classes}"
+    )
     if arguments.job:
         print(json.dumps(one_job(arguments.job, str(path), arguments.part, arguments.workers)))
         return
@@ -165,7 +172,9 @@ def main() -> None:
             f"{item['seconds'] / item['slower']:.2f} times the slower of the two; peak "
             f"{item['memory'] / 2**20:.0f} MiB on top of the {held:.0f} of the libraries"
         )
-    folder = Path(arguments.output)
+    if arguments.output is None and arguments.rows < options.get_default("rows"):
+        return
+    folder = Path(arguments.output or RESULTS)
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "command": "python " + " ".join(sys.argv),

@@ -324,6 +324,26 @@ def test_singular_features() -> None:
         assert fit_and_score(odd(base), odd(novel), scaling=scaling, shrinkage=0.0) > 0.33
 
 
+def test_a_wide_constant_view() -> None:
+    """Wide enough for the principal axes to be found by iteration, and with nothing to find."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(7), 100)
+    narrow = rng.normal(size=(700, 3)) + 4 * rng.normal(size=(7, 3))[labels]
+    data = MultiViewData({"a": narrow, "b": np.full((700, 700), 0.1)}, labels=labels)
+    scores = []
+    for part in (data, data.select_views(["a"])):
+        base, novel = part[labels < 4], part[labels >= 4]
+        method = Marginal(settings="default", base=base).fit(novel[::50])
+        scores.append(method.score(novel, novel.labels))
+    assert scores[0] == scores[1] > 0.5
+
+
+def test_temperature_of_queries_alone_is_kept_by_automatic_settings() -> None:
+    base, _ = synthetic_data()
+    method = Marginal(temperature=1.0, transductive=False)
+    assert method.choose_settings(base, TaskSpec(way=2, queries=4)).settings.calibration == 1.0
+
+
 def test_thirty_views() -> None:
     base, novel = synthetic_data()
 

@@ -29,7 +29,7 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         components: most principal components of a view.
-        shrinkage: of covariances towards a sphere in every view.
+        shrinkage: of covariances towards their diagonal, and a little to a sphere in every view.
 
     Example:
         >>> rng = np.random.default_rng(0)

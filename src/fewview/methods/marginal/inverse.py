@@ -23,8 +23,8 @@ def inverse(matrices: Tensor) -> Tensor:
     where a Cholesky factorisation and its inverse need k^3, at several times their rate.
 
     Args:
-        matrices: [n, k, k], well conditioned: in float32 the relative error is about a tenth of
-            the condition number times 1e-6.
+        matrices: [n, k, k]. In float32 the relative error is about 1e-4 at condition 1e3 and a few
+            times that of LAPACK; at 1e5 it is a percent.
 
     Example:
         >>> matrices = torch.eye(50) + torch.ones(3, 50, 50)

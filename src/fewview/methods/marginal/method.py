@@ -138,9 +138,10 @@ class Marginal(Method):
             a wide sphere per view), `"diagonal"` (S), `"no cross-view"` (blocks of S and B),
             `"imputed"` (missing views are filled in with their conditional means, then taken as
             data).
-        settings: `"auto"` chooses everything that is None (and balance and scaling) on tasks drawn
-            from base classes alone, for the way, shot and missing views of the task; it needs
-            2 x way + 2 base classes and else warns and takes the stated values. `"default"`
+        settings: `"auto"` chooses what is None (and balance and scaling; a prior that is given
+            keeps its detail, a temperature its annealing) on tasks drawn from base classes alone,
+            for the way, shot and missing views of the task; it needs 2 x way + 2 base classes and
+            else warns and takes the stated values. `"default"`
             takes the stated values: 128 components, shrinkage 0.4, prior 0.6 with detail 0.5,
             temperature 0.5, anneal 0.2, balance 0.5, calibration 0.7 (0.3 with 20 base classes or
             more; for queries alone 0.7 and 0.4), which were the best or near it on base classes of
@@ -222,6 +223,8 @@ class Marginal(Method):
             )
             if getattr(self, name) is not None
         }
+        if not self.transductive and self.temperature is not None:
+            given.setdefault("calibration", self.temperature)
         if self.balance != "auto":
             given["balance"] = float(self.balance)
         if self.scaling != Settings.scaling:
@@ -237,9 +240,8 @@ class Marginal(Method):
         count = "unknown"
         if n_classes is not None:
             count = "few" if n_classes < MANY_CLASSES else "many"
-        alone = ALONE[count] if self.temperature is None else self.temperature
-        calibration = TOGETHER[count] if self.transductive else alone
-        return replace(Settings(calibration=calibration), **self.fixed())
+        stated = TOGETHER if self.transductive else ALONE
+        return replace(Settings(calibration=stated[count]), **self.fixed())
 
     def choose_settings(
         self, base: MultiViewData, task: TaskSpec, frozen: tuple[str, ...] = ()

@@ -96,6 +96,8 @@ def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, Floa
         return np.eye(width, 1), np.zeros(width)
     mean = rows.mean(axis=0)
     centred = rows - mean
+    if np.abs(centred).max() <= 1e-12 * np.abs(rows).max():  # constant but for rounding
+        return np.eye(width, 1), mean
     count = min(components, n, width)
     side = min(n, width)
     if side > max(DENSE_SIZE, 3 * count):

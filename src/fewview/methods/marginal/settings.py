@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.episodes import Episodes, TaskSpec
-from fewview.methods.folds import Fold, draw_folds
+from fewview.methods.folds import MOST_BASE_CLASSES, Fold, draw_folds
 from fewview.views import FewviewError, MultiViewData
 
 # Tried one after the other, the present value always among them; a value may change several
@@ -60,7 +60,9 @@ CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 2.0, 38))
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that `settings="auto"` chooses; the values here are the stated defaults.
+    """Everything that `settings="auto"` chooses.
+
+    The values here are the stated defaults, but for calibration, see `Marginal.resolved`.
 
     Attributes:
         scaling: of every view, before its principal components.
@@ -139,7 +141,8 @@ def choose_settings(
         return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
     best = _accuracy(settings, parts, score)
     tried = 1
-    large = min(len(part.known.classes) for part in parts) >= LARGE_SHARE * len(base.classes)
+    possible = min(len(base.classes), MOST_BASE_CLASSES)
+    large = min(len(part.known.classes) for part in parts) >= LARGE_SHARE * possible
     for values in GRID:
         names = values[0].keys()
         allowed = transductive if names <= TOGETHER else large

@@ -207,9 +207,9 @@ class Moments:
 
         S = (1 - a) S + a (7/8 diag S + 1/8 diag(tr S_vv / d_v)), in principal components: pulling
         all of them to one sphere would make those with little variance worthless. B = (1 - b) B +
-        b D R D, where R are the correlations of all samples, which tell what a class mean in one
-        view says about other views, and D how far class means lie apart in every component, see
-        `apart`.
+        b D R D, where R are the correlations of all samples, a tenth of the way to none, which tell
+        what a class mean in one view says about other views, and D how far class means lie apart
+        in every component, see `apart`. A millionth of the total variance keeps S invertible.
 
         Args:
             shrinkage: a, from 0 to 1.
