@@ -50,10 +50,11 @@ LARGE_SHARE = 0.8
 # A value must be better by so many standard errors over folds and by so much, or the present one
 # stays: tasks of one fold share their classes, and chance differences between them are large. On
 # folds that took no part in the choice, one or two standard errors gained more than none or three.
-# One point is not enough: where novel classes are further from the base classes than those are from
-# each other, a weaker balance that gains a point on base classes costs several (docs/marginal.md).
+# For settings of the rounds one point is not enough: where novel classes are further from the base
+# classes than those are from each other, a weaker balance that gains a point on base classes costs
+# several (docs/marginal.md).
 PATIENCE = 1.5
-SMALLEST_GAIN = 0.02
+SMALLEST_GAIN = {"model": 0.01, "rounds": 0.02}
 # Temperatures of the final scores that calibration chooses from.
 CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 2.0, 38))
 
@@ -145,7 +146,8 @@ def choose_settings(
     large = min(len(part.known.classes) for part in parts) >= LARGE_SHARE * possible
     for values in GRID:
         names = values[0].keys()
-        allowed = transductive if names <= TOGETHER else large
+        kind = "rounds" if names <= TOGETHER else "model"
+        allowed = transductive if kind == "rounds" else large
         if names & set(fixed) or not allowed:
             continue
         options = [replace(settings, **value) for value in values]
@@ -155,7 +157,7 @@ def choose_settings(
         top = int(np.argmax([accuracy.mean() for accuracy in found]))
         gain = found[top] - best
         chance = PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain))
-        if gain.mean() > max(chance, SMALLEST_GAIN):
+        if gain.mean() > max(chance, SMALLEST_GAIN[kind]):
             settings, best = options[top], found[top]
     if "calibration" not in fixed:
         settings = replace(settings, calibration=_calibrate(settings, parts, score))
