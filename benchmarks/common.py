@@ -37,10 +37,16 @@ def tasks(
     data = load(name, data_dir)
     spec = get_spec(name)
     classes = class_split(name, split, data_dir=data_dir)
-    source = load(spec.base_from, data_dir) if spec.base_from else data
+    source = base_source(name, data, data_dir)
     base = source[np.isin(source.labels, classes.base)]
     task = TaskSpec(way=spec.way, shot=spec.shot, queries=spec.queries, eta=eta)
     return data, base, task, EpisodeSampler(data, task, classes.novel).draw(start, stop)
+
+
+def base_source(name: str, data: MultiViewData, data_dir: str | None = None) -> MultiViewData:
+    """The data set that the base classes of a data set come from: itself, or another one."""
+    other = get_spec(name).base_from
+    return load(other, data_dir) if other else data
 
 
 def base_task(

@@ -24,7 +24,7 @@ from typing import Any
 import floors
 import numpy as np
 import torch
-from common import accuracy, parser, predictions, tasks, timed
+from common import accuracy, base_source, parser, predictions, tasks, timed
 from floors import Cost, Rates
 from memory import peak_memory
 
@@ -323,7 +323,7 @@ class Bench:
         """Every missing rate of the paper on every class split, base preparation included."""
         data = load(name, self.options.data_dir)
         spec = get_spec(name)
-        source = load(spec.base_from, self.options.data_dir) if spec.base_from else data
+        source = base_source(name, data, self.options.data_dir)
         forget()
         etas = [eta for eta in ETAS if eta <= largest_rate(data.n_views) + 1e-9]
         count = self.options.table_episodes

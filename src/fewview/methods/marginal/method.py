@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, ClassVar, cast
 
@@ -211,17 +211,9 @@ class Marginal(Method):
     def fixed(self) -> dict[str, Any]:
         """Settings that were given and are not to be chosen."""
         given = {
-            name: getattr(self, name)
-            for name in (
-                "components",
-                "shrinkage",
-                "prior",
-                "prior_detail",
-                "temperature",
-                "anneal",
-                "calibration",
-            )
-            if getattr(self, name) is not None
+            field.name: getattr(self, field.name)
+            for field in fields(Settings)
+            if field.name not in ("scaling", "balance") and getattr(self, field.name) is not None
         }
         if not self.transductive and self.temperature is not None:
             given.setdefault("calibration", self.temperature)

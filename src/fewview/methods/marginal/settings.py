@@ -168,11 +168,13 @@ def choose_settings(
     return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - began)
 
 
-def _scored(settings: Settings, part: Fold, score: Scorer) -> list[tuple[Tensor, Tensor]]:
-    """Scores and labels of the queries of a fold."""
+def _scored(
+    settings: Settings, part: Fold, score: Scorer, kinds: int | None = None
+) -> list[tuple[Tensor, Tensor]]:
+    """Scores and labels of the queries of a fold: of all kinds of tasks, or of the first ones."""
     return [
         (score(settings, part, episodes).double(), torch.from_numpy(episodes.query_labels))
-        for episodes in part.episodes
+        for episodes in part.episodes[:kinds]
     ]
 
 
@@ -198,7 +200,7 @@ def _calibrate(settings: Settings, parts: list[Fold], score: Scorer) -> float:
     is assumed: probabilities are those of queries as `TaskSpec` draws them by default.
     """
     plain = replace(settings, calibration=1.0)
-    scored = [_scored(plain, part, score)[0] for part in parts]
+    scored = [item for part in parts for item in _scored(plain, part, score, kinds=1)]
     losses = []
     for factor in CALIBRATIONS:
         squares = []
