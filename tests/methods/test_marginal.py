@@ -18,8 +18,11 @@ from fewview.methods.checks import check_method, gather, synthetic_data
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
 from fewview.methods.marginal.balance import balanced_softmax
 from fewview.methods.marginal.inverse import inverse
+from fewview.methods.marginal.method import MarginalState
+from fewview.methods.marginal.model import Gaussians, Kept, gather_evidence
 from fewview.methods.marginal.projection import fit_projection
 from fewview.methods.marginal.statistics import Moments
+from fewview.methods.streaming import BaseStream
 
 EXACT: dict[str, Any] = {
     "settings": "default", "transductive": False, "dtype": "float64", "rank": None,
@@ -418,8 +421,50 @@ def test_automatic_settings_follow_the_base_set() -> None:
             hits = out.argmax(-1) == torch.from_numpy(episodes.query_labels)
             scores.append(float(hits.double().mean()))
         assert scores[0] >= scores[1] - 0.03, kind
-    assert found["sizes"] != "standard+unit"
-    assert found["directions"] == "standard+unit"
+    # Rows of unit length have lost what tells the classes of the first world apart.
+    assert not found["sizes"].endswith("unit")
+    assert found["directions"].endswith("unit")
+
+
+def test_square_roots_are_taken_where_nothing_is_negative() -> None:
+    base, _ = synthetic_data()
+    task = TaskSpec(way=2, shot=1, queries=6)
+    positive = MultiViewData({k: np.exp(2 * v) for k, v in base.views.items()}, base.labels)
+    method = Marginal(settings="auto", components=8, shrinkage=0.4, prior=0.65, temperature=0.5)
+    assert method.scaling_for(positive) == "root+standard+unit"
+    assert method.scaling_for(base) == "standard+unit"
+    assert Marginal(settings="default").scaling_for(positive) == "standard+unit"
+    given = Marginal(settings="auto", scaling="scale")
+    assert given.scaling_for(positive) == given.choose_settings(positive, task).settings.scaling
+    # The same in parts: what is chosen later is chosen with the scaling that the parts had.
+    stream = BaseStream.start(method, positive).update(positive)
+    assert stream.scaling.rule == "root+standard+unit"
+    state = stream.finish(method, task).prepared.state
+    assert isinstance(state, MarginalState)
+    assert state.settings.scaling == "root+standard+unit"
+
+
+def test_what_tasks_share_does_not_change_their_evidence() -> None:
+    """The same numbers, whether factors and gains of patterns are kept or made anew."""
+    generator = torch.Generator().manual_seed(3)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    root, other = draw(6, 6), draw(6, 6)
+    within, between = root @ root.T + torch.eye(6), other @ other.T
+    models = [Gaussians(draw(6), within, factor * between, (2, 3, 1)) for factor in (1.0, 0.3)]
+    kept = Kept()
+    for model in models:
+        kept = Kept(kept.factors)  # the second model has the same S
+        for n_tasks in (2, 3):
+            mask = torch.rand(n_tasks, 7, 3, generator=generator) < 0.6
+            parts = (draw(n_tasks, 2, 6), draw(n_tasks, 5, 6), mask[:, :2], mask[:, 2:])
+            with_it = gather_evidence(model, *parts, kept=kept)
+            without = gather_evidence(model, *parts)
+            for name in ("information", "support", "query"):
+                torch.testing.assert_close(getattr(with_it, name), getattr(without, name))
+    assert len(kept.factors) > 1
 
 
 def test_too_few_base_classes_fall_back() -> None:

@@ -95,7 +95,7 @@ def test_settings_are_chosen_when_supports_come(tmp_path: Path) -> None:
     # The base set is small enough to be kept whole, so the same question has the same answer.
     rows = stream.sample.rows
     assert len(rows) == len(base)
-    frozen = ("scaling", "components")
+    frozen = {"scaling": "standard+unit", "components": 128}
     wanted = Marginal().choose_settings(rows, method.base.task, frozen).settings
     assert chosen == wanted
     assert wanted.calibration != Marginal(settings="default").resolved().calibration

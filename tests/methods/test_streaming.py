@@ -14,7 +14,7 @@ from fewview.methods.marginal.method import MarginalState
 from fewview.methods.streaming import BaseStream
 from fewview.methods.ugda.statistics import BaseStatistics
 from fewview.views.parts import NpyFolder, write_npy
-from fewview.views.scaling import fit_scaling
+from fewview.views.scaling import SCALINGS, fit_scaling
 
 WIDTHS = {"image": 12, "text": 5}
 
@@ -125,7 +125,7 @@ def test_numbers_whose_sum_is_too_large_are_fine(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- quick scaling
 
 
-@pytest.mark.parametrize("rule", ["scale", "minmax", "standard", "unit", "standard+unit", "none"])
+@pytest.mark.parametrize("rule", SCALINGS)
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_quick_scaling_is_the_careful_one(rule: str, offset: float) -> None:
     rng = np.random.default_rng(1)

@@ -127,11 +127,15 @@ class Method(Estimator):
         """Make the state from statistics, as `prepare` makes it from samples."""
         return State()
 
-    def chosen_on(self, rows: MultiViewData, task: TaskSpec) -> Method:
+    def scaling_for(self, sample: MultiViewData) -> str:
+        """The scaling of a base set that comes in parts, from the first of them."""
+        return self.scaling
+
+    def chosen_on(self, rows: MultiViewData, task: TaskSpec, scaling: str) -> Method:
         """The same method with its automatic settings chosen on some unscaled base samples.
 
-        Called before `prepare_statistics`, so whatever the statistics have fixed must stay. By
-        default nothing is chosen.
+        Called before `prepare_statistics`, so whatever the statistics have fixed must stay, also
+        the scaling that `scaling_for` gave. By default nothing is chosen.
         """
         return self
 

@@ -89,7 +89,7 @@ class BaseStream:
             sample: labelled base samples, usually the first part.
         """
         method.validate()
-        scaling = fit_scaling(sample, method.scaling)
+        scaling = fit_scaling(sample, method.scaling_for(sample))
         scaled = scaling.transform(sample, np.float64)
         return cls(
             scaling,
@@ -246,7 +246,7 @@ class BaseStream:
         dtype, device = DTYPES[method.dtype], method.torch_device
         state = State()
         if choose:
-            chosen = method.chosen_on(self.sample.rows, task)
+            chosen = method.chosen_on(self.sample.rows, task, self.scaling.rule)
             state = chosen.prepare_statistics(self.statistics, task, method.random_state)
         means = tuple(
             (total / max(count, 1)).to(device=device, dtype=dtype)

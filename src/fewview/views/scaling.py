@@ -1,7 +1,8 @@
 """Per-view scaling, fitted on base classes only.
 
-Every scaling is an affine map of each feature, followed by unit row length where the name says so.
-`scale` is the rule of CPM-Nets: one mean and one range over all entries of a view.
+Every scaling is an affine map of each feature, after a square root and followed by unit row length
+where the name says so. `scale` is the rule of CPM-Nets: one mean and one range over all entries of
+a view.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from fewview.views.data import MultiViewData
 from fewview.views.errors import FewviewError, shorten
 
-SCALINGS = ("scale", "minmax", "standard", "unit", "standard+unit", "none")
+SCALINGS = ("scale", "minmax", "standard", "unit", "standard+unit", "root+standard+unit", "none")
 Float64Array = NDArray[np.float64]
 # Numbers of a block that are worked on at once.
 CACHED = 1 << 15
@@ -24,6 +25,8 @@ CACHED = 1 << 15
 @dataclass(frozen=True)
 class ViewScaling:
     """A fitted scaling: x -> (x - shift) * factor, then unit rows if `unit`.
+
+    If `rooted`, x is the square root of an entry, with its sign.
 
     Attributes:
         rule: its name, one of `SCALINGS`.
@@ -42,6 +45,11 @@ class ViewScaling:
     factor: dict[str, Float64Array]
     unit: bool
 
+    @property
+    def rooted(self) -> bool:
+        """Whether square roots are taken first."""
+        return self.rule.startswith("root+")
+
     def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
         """Scale one block [..., width]; computed in float64, returned in `dtype`."""
         block = np.asarray(block)
@@ -52,6 +60,8 @@ class ViewScaling:
         size = max(1, CACHED // max(rows.shape[1], 1))
         for start in range(0, len(rows), size):
             part = rows[start : start + size].astype(np.float64)
+            if self.rooted:
+                part = signed_root(part)
             part -= self.shift[view]
             part *= self.factor[view]
             if self.unit:
@@ -81,9 +91,13 @@ class ViewScaling:
         with np.errstate(all="ignore"):
             for start in range(0, len(block), size):
                 part = out[start : start + size]
-                np.subtract(block[start : start + size], shift, out=part)
-                if needed:
-                    part -= rest
+                rows = block[start : start + size]
+                if self.rooted:  # roots of large numbers differ in digits that float32 lacks
+                    part[:] = signed_root(rows.astype(np.float64)) - self.shift[view]
+                else:
+                    np.subtract(rows, shift, out=part)
+                    if needed:
+                        part -= rest
                 part *= factor
                 if self.unit:
                     norm = np.sqrt(np.einsum("ij,ij->i", part, part))
@@ -91,7 +105,7 @@ class ViewScaling:
                     # Squares that were lost, or too large: those rows the careful way.
                     odd = np.flatnonzero((norm < 1e-12) | np.isinf(norm))
                     if odd.size:
-                        part[odd] = self.apply(view, block[start : start + size][odd], dtype)
+                        part[odd] = self.apply(view, rows[odd], dtype)
                 else:
                     np.clip(part, -limit, limit, out=part)
         return out
@@ -128,7 +142,9 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
         data: the samples to learn from.
         rule: `"scale"` (subtract the mean and divide by the range of all entries of the view),
             `"minmax"` (all entries of the view to [0, 1]), `"standard"` (mean 0 and standard
-            deviation 1 per feature), `"unit"` (rows to unit length), `"standard+unit"`, `"none"`.
+            deviation 1 per feature), `"unit"` (rows to unit length), `"standard+unit"`,
+            `"root+standard+unit"` (the same after square roots, which make the long tails of
+            counts, histograms and activations shorter), `"none"`.
 
     A constant feature under `standard` is divided by the typical standard deviation of its view,
     so that it stays harmless and the result does not depend on the units of the view. A view that
@@ -144,8 +160,21 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     factor: dict[str, Float64Array] = {}
     for index, (view, block) in enumerate(data.views.items()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
+        if rule.startswith("root+"):
+            rows = signed_root(rows)
         shift[view], factor[view] = _fit_view(rows, rule)
-    return ViewScaling(rule, shift, factor, unit=rule in ("unit", "standard+unit"))
+    return ViewScaling(rule, shift, factor, unit=rule.endswith("unit"))
+
+
+def signed_root(block: NDArray[Any]) -> NDArray[Any]:
+    """Square roots of the sizes of entries, with their signs.
+
+    Example:
+        >>> signed_root(np.array([4.0, -9.0, 0.0])).tolist()
+        [2.0, -3.0, 0.0]
+    """
+    out: NDArray[Any] = np.copysign(np.sqrt(np.abs(block)), block)
+    return out
 
 
 def _fit_view(rows: Float64Array, rule: str) -> tuple[Float64Array, Float64Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, ClassVar, cast
@@ -22,6 +23,7 @@ from fewview.methods.marginal.explain import explain_queries
 from fewview.methods.marginal.model import (
     Evidence,
     Gaussians,
+    Kept,
     filled_in,
     gather_evidence,
     posterior,
@@ -29,7 +31,13 @@ from fewview.methods.marginal.model import (
     variational_scores,
 )
 from fewview.methods.marginal.projection import Projection, fit_projection
-from fewview.methods.marginal.settings import Scorer, Settings, SettingsChoice, choose_settings
+from fewview.methods.marginal.settings import (
+    Scorer,
+    Settings,
+    SettingsChoice,
+    choose_settings,
+    natural_scaling,
+)
 from fewview.methods.marginal.statistics import MarginalStatistics, Moments
 from fewview.methods.reasons import Explanation, add_other_queries
 from fewview.methods.registry import register
@@ -117,7 +125,8 @@ class Marginal(Method):
 
     Args:
         scaling: of views before their principal components. Left at `standard+unit`, automatic
-            settings may choose another.
+            settings take square roots first where no view has negative entries, and may choose
+            another.
         components: most principal components of a view.
         shrinkage: of the covariance within classes towards its diagonal (an eighth of it towards
             a sphere) in the principal components of every view, 0 to 1.
@@ -142,7 +151,7 @@ class Marginal(Method):
             keeps its detail, a temperature its annealing) on tasks drawn from base classes alone,
             for the way, shot and missing views of the task; it needs 2 x way + 2 base classes and
             else warns and takes the stated values. `"default"`
-            takes the stated values: 128 components, shrinkage 0.4, prior 0.6 with detail 0.5,
+            takes the stated values: 128 components, shrinkage 0.4, prior 0.65 with detail 0.5,
             temperature 0.5, anneal 0.2, balance 0.5, calibration 0.7 (0.3 with 20 base classes or
             more; for queries alone 0.7 and 0.4), which were the best or near it on base classes of
             six data sets.
@@ -172,7 +181,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "auto"
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     tags: ClassVar[Tags] = Tags(
         transductive=True,
         handles_missing=True,
@@ -236,16 +245,17 @@ class Marginal(Method):
         return replace(Settings(calibration=stated[count]), **self.fixed())
 
     def choose_settings(
-        self, base: MultiViewData, task: TaskSpec, frozen: tuple[str, ...] = ()
+        self, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
     ) -> SettingsChoice:
         """Choose settings on tasks drawn from base classes; the same question is answered once.
 
         Args:
             base: base samples, unscaled.
             task: what they are chosen for.
-            frozen: settings that keep their stated values.
+            frozen: settings that keep these values.
         """
-        question = (task.way, task.shot, task.missing.describe(), task.eta, frozen)
+        frozen = frozen or {}
+        question = (task.way, task.shot, task.missing.describe(), task.eta, *frozen.items())
         key = (base.fingerprint, self.key(), str(self.torch_device), question)
         if key not in _choices:
             _choices[key] = choose_settings(
@@ -253,7 +263,7 @@ class Marginal(Method):
                 task,
                 self.random_state,
                 self.fold_scorer(),
-                start=self.resolved(len(base.classes)),
+                start=replace(self.resolved(len(base.classes)), **frozen),
                 fixed=(*self.fixed(), *frozen),
                 transductive=self.transductive,
             )
@@ -266,10 +276,20 @@ class Marginal(Method):
         # Evidence of the latest model, per fold and kind of task: temperature, annealing, balance
         # and calibration do not change it.
         latest: dict[Any, tuple[Any, tuple[Evidence, Tensor, Tensor]]] = {}
+        # What all tasks of a fold share under the latest model, and what they share under its S.
+        shared: dict[int, tuple[Any, Any, Kept]] = {}
+
+        def kept(number: int, spread: Any, model: Any) -> Kept:
+            before = shared.get(number, (None, None, Kept()))
+            if before[1] != model:
+                factors = before[2].factors if before[0] == spread else {}
+                shared[number] = (spread, model, Kept(factors))
+            return shared[number][2]
 
         def score(settings: Settings, fold: Fold, episodes: Episodes) -> Tensor:
             step, most = (id(fold), settings.scaling), settings.components
-            model_key = (*step, most, settings.shrinkage, settings.prior, settings.prior_detail)
+            spread = (*step, most, settings.shrinkage)
+            model_key = (*spread, settings.prior, settings.prior_detail)
             place = (id(fold), id(episodes))
             with torch.no_grad():
                 if place not in latest or latest[place][0] != model_key:
@@ -279,7 +299,10 @@ class Marginal(Method):
                     model = _restructured(moments, settings, self.structure)
                     state = MarginalState(Projection.identity(model.dims), model, settings)
                     state = state.to(self.torch_device, self._torch_dtype)
-                    latest[place] = (model_key, self._begin(samples.gather(episodes), state))
+                    begun = self._begin(
+                        samples.gather(episodes), state, kept(id(fold), spread, model_key)
+                    )
+                    latest[place] = (model_key, begun)
                 return self._end(*latest[place][1], settings).cpu()
 
         return score
@@ -316,7 +339,7 @@ class Marginal(Method):
         return replace(prepared, seconds=prepared.seconds + seconds)
 
     def _chosen(
-        self, base: MultiViewData, task: TaskSpec, frozen: tuple[str, ...] = ()
+        self, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
     ) -> tuple[Marginal, float]:
         """The same method with the settings that were chosen, and the seconds that took."""
         choice = self.choose_settings(base, task, frozen)
@@ -346,11 +369,17 @@ class Marginal(Method):
             )
         return MarginalStatistics(fit_projection(sample, components))
 
-    def chosen_on(self, rows: MultiViewData, task: TaskSpec) -> Marginal:
+    def scaling_for(self, sample: MultiViewData) -> str:
+        """The scaling of a base set in parts: what automatic settings begin with, or the given."""
+        automatic = self.settings == "auto" and "scaling" not in self.fixed()
+        return natural_scaling(sample) if automatic else self.scaling
+
+    def chosen_on(self, rows: MultiViewData, task: TaskSpec, scaling: str) -> Marginal:
         """Choose what the statistics have not fixed: all but scaling and components."""
         if self.settings == "default":
             return self
-        return self._chosen(rows, task, frozen=("scaling", "components"))[0]
+        frozen = {"scaling": scaling, "components": self.resolved().components}
+        return self._chosen(rows, task, frozen)[0]
 
     def prepare_statistics(
         self, statistics: MarginalStatistics, task: TaskSpec, seed: int
@@ -367,7 +396,9 @@ class Marginal(Method):
         projection, model = gaussians_alone(rows, components)
         return MarginalState(projection, model, settings)
 
-    def evidence(self, batch: EpisodeBatch, state: MarginalState) -> Evidence:
+    def evidence(
+        self, batch: EpisodeBatch, state: MarginalState, kept: Kept | None = None
+    ) -> Evidence:
         """What the samples of some scaled tasks say about class means."""
         support = state.projection.apply(batch.support, batch.support_mask)
         query = state.projection.apply(batch.query, batch.query_mask)
@@ -376,7 +407,9 @@ class Marginal(Method):
             support = filled_in(state.model, support, support_mask)
             query = filled_in(state.model, query, query_mask)
             support_mask, query_mask = torch.ones_like(support_mask), torch.ones_like(query_mask)
-        return gather_evidence(state.model, support, query, support_mask, query_mask, self.rank)
+        return gather_evidence(
+            state.model, support, query, support_mask, query_mask, self.rank, kept
+        )
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
@@ -396,9 +429,11 @@ class Marginal(Method):
     def _scores(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:
         return self._end(*self._begin(batch, state), state.settings)
 
-    def _begin(self, batch: EpisodeBatch, state: MarginalState) -> tuple[Evidence, Tensor, Tensor]:
+    def _begin(
+        self, batch: EpisodeBatch, state: MarginalState, kept: Kept | None = None
+    ) -> tuple[Evidence, Tensor, Tensor]:
         """What the samples say, supports' weights, and the scores of every query alone."""
-        evidence = self.evidence(batch, state)
+        evidence = self.evidence(batch, state, kept)
         members = batch.one_hot()
         belief = posterior(evidence, members)
         if self.scoring == "predictive":

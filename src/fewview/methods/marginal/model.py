@@ -15,7 +15,7 @@ derivative of Z in the weight of the query, at zero: the first-order part of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -179,6 +179,21 @@ def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
     return out.flip(1)
 
 
+@dataclass
+class Kept:
+    """What `gather_evidence` need not compute again for more samples under the same model.
+
+    Attributes:
+        factors: pattern -> Cholesky factor of S_oo; models with the same S can share them.
+        roots: views that occur at all -> W.
+        gains: (these views, pattern) -> A_o and inv(S_oo) W.
+    """
+
+    factors: dict[bytes, Tensor] = field(default_factory=dict)
+    roots: dict[bytes, Tensor] = field(default_factory=dict)
+    gains: dict[tuple[bytes, bytes], tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
 def gather_evidence(
     model: Gaussians,
     support: Tensor,
@@ -186,6 +201,7 @@ def gather_evidence(
     support_mask: Tensor,
     query_mask: Tensor,
     rank: int | None = None,
+    kept: Kept | None = None,
 ) -> Evidence:
     """Bring samples into prior coordinates, pattern by pattern.
 
@@ -196,13 +212,20 @@ def gather_evidence(
         support_mask: bool [T, N_S, V].
         query_mask: bool [T, N_Q, V].
         rank: of the prior, see `prior_root`.
+        kept: results of earlier calls with this model and rank, which grow here.
     """
     n_support = support.shape[1]
     mask = torch.cat([support_mask, query_mask], dim=1)
     samples = torch.cat([support, query], dim=1) - model.mean
     patterns, pattern = unique_patterns(mask.flatten(0, 1))
+    names = [bytes(row) for row in patterns.tolist()]
+    whole = bytes(patterns.any(0).tolist())
     known = model.columns(patterns.any(0))
-    root = prior_root(model, known, rank)
+    forget = kept is None  # thousands of patterns must not fill the memory
+    kept = Kept() if kept is None else kept
+    if whole not in kept.roots:
+        kept.roots[whole] = prior_root(model, known, rank)
+    root = kept.roots[whole]
     place = torch.full((sum(model.dims),), -1, device=samples.device)
     place[known] = torch.arange(len(known), device=samples.device)
     flat = samples.flatten(0, 1)
@@ -212,14 +235,22 @@ def gather_evidence(
     ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
     start = 0
     for index, end in enumerate(ends):
-        columns = model.columns(patterns[index])
+        columns, name = model.columns(patterns[index]), names[index]
         if len(columns):
-            factor = torch.linalg.cholesky(model.within[columns][:, columns].double())
-            seen = torch.linalg.solve_triangular(factor, root[place[columns]], upper=False)
-            information[index] = (seen.T @ seen).to(flat.dtype)
-            gain = torch.linalg.solve_triangular(factor.T, seen, upper=True).to(flat.dtype)
+            if (whole, name) not in kept.gains:
+                if name not in kept.factors:
+                    within = model.within[columns][:, columns].double()
+                    kept.factors[name] = torch.linalg.cholesky(within)
+                factor = kept.factors[name]
+                seen = torch.linalg.solve_triangular(factor, root[place[columns]], upper=False)
+                gain = torch.linalg.solve_triangular(factor.T, seen, upper=True)
+                kept.gains[whole, name] = ((seen.T @ seen).to(flat.dtype), gain.to(flat.dtype))
+            information[index], gain = kept.gains[whole, name]
             rows = order[start:end]
             evidence[rows] = flat[rows][:, columns] @ gain
+            if forget:
+                kept.factors.clear()
+                kept.gains.clear()
         start = end
     evidence = evidence.reshape(*mask.shape[:2], -1)
     pattern = pattern.reshape(mask.shape[:2])

@@ -24,14 +24,15 @@ from fewview.views import FewviewError, MultiViewData
 # Tried one after the other, the present value always among them; a value may change several
 # settings. The last two are about queries that are used together. What is here helps on base
 # classes of some of six data sets (benchmarks/marginal_settings.py); what helps on none is not.
+ROOTED = "root+standard+unit"
 GRID: tuple[tuple[dict[str, Any], ...], ...] = (
+    ({"scaling": ROOTED}, {"scaling": "standard+unit"}, {"scaling": "standard"}),
     ({"components": 128}, {"components": 64}, {"components": 32}),
-    ({"scaling": "standard+unit"}, {"scaling": "standard"}, {"scaling": "scale"}),
     ({"shrinkage": 0.4}, {"shrinkage": 0.2}, {"shrinkage": 0.7}),
     (
-        {"prior": 0.6, "prior_detail": 0.5},
-        {"prior": 0.6, "prior_detail": 0.0},
-        {"prior": 0.6, "prior_detail": 1.0},
+        {"prior": 0.65, "prior_detail": 0.5},
+        {"prior": 0.65, "prior_detail": 0.0},
+        {"prior": 0.65, "prior_detail": 1.0},
         {"prior": 0.3, "prior_detail": 0.5},
     ),
     (
@@ -55,6 +56,8 @@ LARGE_SHARE = 0.8
 # several (docs/marginal.md).
 PATIENCE = 1.5
 SMALLEST_GAIN = {"model": 0.01, "rounds": 0.02}
+# Of the folds, so many decide whether a value is worth the others: most are not.
+FIRST_FOLDS = 3
 # Temperatures of the final scores that calibration chooses from.
 CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 2.0, 38))
 
@@ -80,7 +83,7 @@ class Settings:
     scaling: str = "standard+unit"
     components: int = 128
     shrinkage: float = 0.4
-    prior: float = 0.6
+    prior: float = 0.65
     prior_detail: float = 0.5
     temperature: float = 0.5
     anneal: float = 0.2
@@ -120,6 +123,7 @@ def choose_settings(
 ) -> SettingsChoice:
     """Choose settings one at a time by mean accuracy on pretended tasks.
 
+    It begins with square roots of features where no view has negative ones, see `natural_scaling`.
     A value replaces the present one where it is clearly better over several divisions of the base
     classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by the
     Brier score on the balanced tasks.
@@ -140,6 +144,8 @@ def choose_settings(
     except FewviewError as error:
         reason = f"settings are the defaults, not chosen: {error}"
         return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
+    if "scaling" not in fixed:
+        settings = replace(settings, scaling=natural_scaling(base))
     best = _accuracy(settings, parts, score)
     tried = 1
     possible = min(len(base.classes), MOST_BASE_CLASSES)
@@ -152,13 +158,13 @@ def choose_settings(
             continue
         options = [replace(settings, **value) for value in values]
         options = [option for option in options if option != settings]
-        found = [_accuracy(option, parts, score) for option in options]
-        tried += len(found)
-        top = int(np.argmax([accuracy.mean() for accuracy in found]))
-        gain = found[top] - best
+        tried += len(options)
+        gains = [_gain(option, best, parts, score) for option in options]
+        top = int(np.argmax([gain.mean() for gain in gains]))
+        gain = gains[top]
         chance = PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain))
         if gain.mean() > max(chance, SMALLEST_GAIN[kind]):
-            settings, best = options[top], found[top]
+            settings, best = options[top], best + gain
     if "calibration" not in fixed:
         settings = replace(settings, calibration=_calibrate(settings, parts, score))
     reason = (
@@ -166,6 +172,34 @@ def choose_settings(
         f"classes, {tried} settings tried"
     )
     return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - began)
+
+
+def natural_scaling(data: MultiViewData) -> str:
+    """The scaling that automatic settings begin with.
+
+    Counts, histograms and activations have no negative entries, and long tails that square roots
+    shorten. On base classes that helped wherever all views are of this kind (docs/marginal.md);
+    a mixture of views with and without roots did not.
+
+    Example:
+        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "shares": [[0.5, 0.5]]}))
+        'root+standard+unit'
+        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "scores": [[-0.5, 0.5]]}))
+        'standard+unit'
+    """
+    negative = any(bool((block < 0).any()) for block in data.views.values())
+    return Settings.scaling if negative else ROOTED
+
+
+def _gain(
+    option: Settings, best: NDArray[np.float64], parts: list[Fold], score: Scorer
+) -> NDArray[np.float64]:
+    """What an option gains in every fold, or in the first ones where it gains nothing there."""
+    first = _accuracy(option, parts[:FIRST_FOLDS], score) - best[:FIRST_FOLDS]
+    if first.mean() <= 0:
+        return first
+    rest = _accuracy(option, parts[FIRST_FOLDS:], score) - best[FIRST_FOLDS:]
+    return np.concatenate([first, rest])
 
 
 def _scored(
