@@ -15,10 +15,11 @@ folds, splits and missing rates, with the standard error over (data set, split, 
 - starts: four starts with perturbed scores; the one whose queries fit best is taken.
 - views: the information of every view is tempered by its own factor before it is joined.
 - spheres: covariances as they were before: S pulled to spheres, B to the covariance of samples.
-- components, shrinkage, prior, prior_detail: other values of these settings.
+- components, shrinkage, prior, prior_detail, scaling: other values of these settings.
 - offset: all classes of a task may lie off the mean of base classes together, by that prior
   variance, in units of the one between classes.
-- slow: of what queries say, only this share of the change is taken over in every round.
+- slow: of what queries say, only this share of the change is taken over in every round, with twice
+  as many rounds, or so many.
 """
 
 from __future__ import annotations
@@ -72,11 +73,16 @@ IDEAS: list[dict[str, Any]] = [
     *({"prior_detail": value} for value in (0.0, 1.0)),
     *({"offset": value} for value in (1.0, 5.0)),
     {"slow": 0.2},
+    {"slow": 0.5, "rounds": 10},
+    # Last, because each begins with principal components of its own.
+    {"scaling": "root+standard+unit"},
+    {"scaling": "standard"},
+    {"scaling": "scale"},
 ]
 
 
 def title(idea: dict[str, Any]) -> str:
-    return ",".join(f"{key} {value:g}" for key, value in idea.items()) or "as it is"
+    return ",".join(f"{key} {value}" for key, value in idea.items()) or "as it is"
 
 
 def with_factors(model: Gaussians, count: int) -> Gaussians:
@@ -141,7 +147,7 @@ def rounds(
     common = evidence.query.new_zeros(len(scores), 1, evidence.query.shape[-1])
     way = scores.shape[2]
     if slow is not None:
-        n_iter *= 2
+        n_iter = idea.get("rounds", 2 * n_iter)
     for index in range(n_iter):
         done = min(1.0, index / (0.3 * n_iter))
         factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
@@ -215,8 +221,12 @@ def job(dataset: str, split: int, eta: float) -> dict[str, Any]:
     settings = method.resolved()
     out: dict[str, list[list[float]]] = {title(idea): [] for idea in IDEAS}
     for fold in draw_folds(base, task, seed=split):
-        projected = method._projected(fold, replace(settings, components=MOST))
+        scaling = ""
         for idea in IDEAS:
+            if idea.get("scaling", settings.scaling) != scaling:
+                scaling = idea.get("scaling", settings.scaling)
+                widest = replace(settings, components=MOST, scaling=scaling)
+                projected = method._projected(fold, widest)
             row = []
             for episodes in fold.episodes:
                 found = score(settings, episodes, idea, projected).argmax(-1)

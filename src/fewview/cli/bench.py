@@ -81,8 +81,9 @@ def bench(
     scaling: Annotated[
         str | None,
         typer.Option(
-            help="For every method: scale, minmax, standard, unit, standard+unit, none, or 'paper' "
-            "(per method as in the paper). A parameter typed with a method wins."
+            help="For every method: scale, minmax, standard, unit, standard+unit, "
+            "root+standard+unit, none, or 'paper' (per method as in the paper). A parameter typed "
+            "with a method wins."
         ),
     ] = None,
     padding: Annotated[

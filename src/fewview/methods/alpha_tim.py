@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fewview.methods.base import Tags
+from fewview.methods.base import TUNED_SCALINGS, Tags
 from fewview.methods.registry import register
 from fewview.methods.tim import TIM
 from fewview.views import FewviewError
@@ -36,7 +36,7 @@ class AlphaTIM(TIM):
 
     tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "alpha": (2.0, 5.0, 7.0),
     }

@@ -32,10 +32,12 @@ from fewview.methods.state import DTYPES, Prepared, State, Tags
 from fewview.methods.streaming import Statistics, cannot_stream
 from fewview.views import SCALINGS, FewviewError, MultiViewData, ViewScaling, fit_scaling
 
+# What `--tune` tries.
+TUNED_SCALINGS = ("scale", "standard", "standard+unit", "root+standard+unit")
 Progress = Callable[[int], None]
 
 
-class _Cache:
+class Cache:
     """A small memory of prepared states, least recently used out first."""
 
     def __init__(self, size: int) -> None:
@@ -56,9 +58,9 @@ class _Cache:
         return value
 
 
-_prepared = _Cache(16)
-_scaled = _Cache(4)
-_tensors = _Cache(2)
+_prepared = Cache(16)
+_scaled = Cache(4)
+_tensors = Cache(2)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

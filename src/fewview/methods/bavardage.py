@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fewview.episodes import TaskSpec
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
 from fewview.methods.geometry import isometric, unit_rows
 from fewview.methods.proto import class_means, squared_distances
 from fewview.methods.registry import register
@@ -139,7 +139,7 @@ class Bavardage(Method):
 
     tags: ClassVar[Tags] = Tags(transductive=True, needs_base=True, iterative=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "precision": (None, 16.0, 64.0),
     }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
 from fewview.methods.geometry import unit_rows
 from fewview.methods.proto import class_means
 from fewview.methods.registry import register
@@ -76,7 +76,7 @@ class BDCSPN(Method):
 
     tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "n_pseudo": (0, 8),
     }

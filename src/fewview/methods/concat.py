@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fewview.episodes import TaskSpec
 from fewview.episodes.batch import EpisodeBatch, ViewTensors
-from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.methods.partial_nn import partial_distances
 from fewview.methods.registry import register
 from fewview.views import FewviewError, MultiViewData
@@ -127,7 +127,7 @@ class Concat(Method):
     version: ClassVar[int] = 2
     tags: ClassVar[Tags] = Tags(handles_missing=True, deterministic=False)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "impute": ("mean", "knn"),
     }
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
 from fewview.methods.geometry import unit_rows
 from fewview.methods.registry import register
 from fewview.views import FewviewError
@@ -62,7 +62,7 @@ class Match(Method):
 
     tags: ClassVar[Tags] = Tags()
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "temperature": (1.0, 10.0, 30.0),
     }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.methods.geometry import isometric
 from fewview.methods.proto import class_means, squared_distances
 from fewview.methods.registry import register
@@ -110,7 +110,7 @@ class Paddle(Method):
 
     tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "rescale": RESCALINGS,
     }

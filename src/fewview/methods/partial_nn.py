@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.methods.registry import register
 
 WEIGHTINGS = ("view", "feature")
@@ -85,7 +85,7 @@ class PartialNN(Method):
 
     tags: ClassVar[Tags] = Tags(handles_missing=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "weighting": WEIGHTINGS,
     }
 

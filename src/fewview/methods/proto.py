@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
 from fewview.methods.registry import register
 
 
@@ -68,7 +68,7 @@ class Proto(Method):
 
     tags: ClassVar[Tags] = Tags()
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
     }
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.methods.geometry import isometric, unit_rows
 from fewview.methods.proto import class_means, squared_distances
 from fewview.methods.registry import register
@@ -116,7 +116,7 @@ class PTMAP(Method):
 
     tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True, iterative=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "power": POWERS,
     }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
 from fewview.methods.geometry import unit_rows
 from fewview.methods.optimise import minimise_lbfgs
 from fewview.methods.registry import register
@@ -83,7 +83,7 @@ class RFS(Method):
 
     tags: ClassVar[Tags] = Tags(iterative=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "C": (1.0, 10.0, 100.0),
     }

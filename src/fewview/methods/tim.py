@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags, choose
+from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.methods.geometry import isometric, unit_rows
 from fewview.methods.optimise import minimise_adam
 from fewview.methods.proto import class_means
@@ -164,7 +164,7 @@ class TIM(Method):
 
     tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True, iterative=True)
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "padding": ("episode", "zero"),
         "temperature": (5.0, 15.0, 45.0),
     }

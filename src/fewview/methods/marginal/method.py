@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fewview.episodes import Episodes, TaskSpec
 from fewview.episodes.batch import EpisodeBatch, ViewTensors
-from fewview.methods.base import Method, Prepared, State, Tags, choose
+from fewview.methods.base import Cache, Method, Prepared, State, Tags, choose
 from fewview.methods.folds import Fold
 from fewview.methods.marginal.alone import gaussians_alone
 from fewview.methods.marginal.balance import balanced_softmax
@@ -62,7 +62,7 @@ ALONE = {"unknown": 0.5, "few": 0.7, "many": 0.4}
 COMPONENTS_ALONE = 64
 # Preparing does not depend on the task once the settings are fixed.
 ANY_TASK = TaskSpec(way=2)
-_choices: dict[Any, SettingsChoice] = {}
+_choices = Cache(256)
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,9 @@ class Marginal(Method):
         frozen = frozen or {}
         question = (task.way, task.shot, task.missing.describe(), task.eta, *frozen.items())
         key = (base.fingerprint, self.key(), str(self.torch_device), question)
-        if key not in _choices:
-            _choices[key] = choose_settings(
+
+        def choose() -> SettingsChoice:
+            return choose_settings(
                 base,
                 task,
                 self.random_state,
@@ -267,7 +268,9 @@ class Marginal(Method):
                 fixed=(*self.fixed(), *frozen),
                 transductive=self.transductive,
             )
-        return _choices[key]
+
+        found: SettingsChoice = _choices.get(key, choose)
+        return found
 
     def fold_scorer(self) -> Scorer:
         """Return a function that scores pretended tasks, which keeps what settings share."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fewview.episodes import TaskSpec
 from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, Prepared, State, Tags, choose, latent_batch
+from fewview.methods.base import TUNED_SCALINGS, Method, Prepared, State, Tags, choose, latent_batch
 from fewview.methods.padding import pad
 from fewview.methods.reasons import Explanation
 from fewview.methods.registry import register
@@ -167,7 +167,7 @@ class UGDA(Method):
         iterative=True,
     )
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": ("scale", "standard", "standard+unit"),
+        "scaling": TUNED_SCALINGS,
         "n_neighbors": (1, 2),
     }
 
