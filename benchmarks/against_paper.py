@@ -5,15 +5,18 @@
     python benchmarks/against_paper.py ugda.json
 """
 
+import argparse
 import json
-import sys
 
 from common import paper_accuracies, print_table
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", help="what `fewview bench --json` wrote")
+    options = parser.parse_args()
     paper = paper_accuracies()
-    with open(sys.argv[1], encoding="utf-8") as file:
+    with open(options.results, encoding="utf-8") as file:
         results = json.load(file)
     rows, inside = [], 0
     for row in results:

@@ -5,6 +5,7 @@ Run: python benchmarks/episodes.py [DATASET] [EPISODES]   (default: handwritten 
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from time import perf_counter
@@ -55,8 +56,11 @@ def best_of(action: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    name = sys.argv[1] if len(sys.argv) > 1 else "handwritten"
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 400
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dataset", nargs="?", default="handwritten")
+    parser.add_argument("episodes", nargs="?", type=int, default=400)
+    options = parser.parse_args()
+    name, count = options.dataset, options.episodes
     if not is_present(name):
         print(f"{name} is not in the data folder; using the embedded digits", file=sys.stderr)
         name = "digits"

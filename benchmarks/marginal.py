@@ -7,7 +7,7 @@ One class split, missing rate 0.3, default settings; the best of three runs afte
 
 from __future__ import annotations
 
-import sys
+import argparse
 from time import perf_counter
 
 import numpy as np
@@ -28,12 +28,17 @@ METHODS = {
 REPEATS = 3
 
 
-def main(dataset: str = "handwritten", episodes: str = "400") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dataset", nargs="?", default="handwritten")
+    parser.add_argument("episodes", nargs="?", type=int, default=400)
+    options = parser.parse_args()
+    dataset, episodes = options.dataset, options.episodes
     data, spec = load(dataset), get_spec(dataset)
     task = TaskSpec(way=spec.way, shot=1, queries=spec.queries, eta=0.3)
     novel = list(class_split(dataset, 0).novel)
     base = data[~np.isin(np.asarray(data.labels), novel)]
-    drawn = EpisodeSampler(data, task, novel, name=dataset).draw(0, int(episodes))
+    drawn = EpisodeSampler(data, task, novel, name=dataset).draw(0, episodes)
     labels = torch.from_numpy(drawn.query_labels)
     print(f"{dataset}: {episodes} episodes, eta 0.3, {torch.get_num_threads()} thread(s)")
     reference = 0.0
@@ -56,4 +61,4 @@ def main(dataset: str = "handwritten", episodes: str = "400") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

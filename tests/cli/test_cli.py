@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -155,6 +156,28 @@ def test_compared_rates_rise(invoke: Invoke, tmp_path: Path) -> None:
     _, text, errors = invoke("results", store, "--compare", "--format", "json")
     assert [row["eta"] for row in json.loads(text)] == [0.0] * 3 + [0.5] * 3
     assert "Friedman p " in errors
+
+
+def test_different_questions_are_told_apart(invoke: Invoke, tmp_path: Path) -> None:
+    """Balanced and unbalanced tasks in one store are different rows and are not compared."""
+    store = str(tmp_path / "a.sqlite")
+    for counts in ("balanced", "dirichlet:2"):
+        command = ("bench", "digits", "--methods", "proto,match", "--query-counts", counts, *QUICK)
+        assert invoke(*command, "--store", store)[0] == 0
+    rows = list(csv.DictReader(invoke("results", store, "--format", "csv")[1].splitlines()))
+    assert {row["query_counts"] for row in rows} == {"balanced", "dirichlet:2"}
+    pairs = json.loads(invoke("results", store, "--compare", "--format", "json")[1])
+    assert [pair["dataset"] for pair in pairs] == [
+        "digits (query counts balanced)", "digits (query counts dirichlet:2)",
+    ]  # fmt: skip
+    # Each difference is that of the means of its own rows.
+    for pair in pairs:
+        means = {
+            row["method"]: float(row["accuracy"])
+            for row in rows
+            if row["query_counts"] in pair["dataset"]
+        }
+        assert pair["difference"] == pytest.approx(means[pair["one"]] - means[pair["two"]])
 
 
 def test_advise_takes_known_data_sets(invoke: Invoke, tmp_path: Path) -> None:

@@ -24,10 +24,10 @@ EPILOG = examples(
 )  # fmt: skip
 
 GROUP_COLUMNS = (
-    "dataset", "method", "tuned", "scaling", "padding", "way", "shot", "missing", "eta",
-    "accuracy", "standard_error", "ci_low", "ci_high", "split_low", "split_high", "n_splits",
-    "n_episodes", "balanced_accuracy", "log_loss", "brier", "ece", "seconds", "seconds_base",
-    "status",
+    "dataset", "base", "method", "method_version", "tuned", "scaling", "padding", "way", "shot",
+    "queries", "query_counts", "missing", "eta", "seed", "dtype", "device", "accuracy",
+    "standard_error", "ci_low", "ci_high", "split_low", "split_high", "n_splits", "n_episodes",
+    "balanced_accuracy", "log_loss", "brier", "ece", "seconds", "seconds_base", "status",
 )  # fmt: skip
 CELL_COLUMNS = (
     "dataset", "base", "split", "novel", "method", "tune", "chosen", "scaling", "padding",
@@ -50,7 +50,10 @@ PAGE_COLUMNS = (
     "split_high", "n_episodes",
 )  # fmt: skip
 # What tells groups apart; a terminal shows those that differ.
-KEYS = ("tuned", "scaling", "padding", "way", "shot", "missing", "n_splits", "status")
+KEYS = (
+    "base", "method_version", "tuned", "scaling", "padding", "way", "shot", "queries",
+    "query_counts", "missing", "seed", "dtype", "device", "n_splits", "status",
+)  # fmt: skip
 LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUMNS}
 
 

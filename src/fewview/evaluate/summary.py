@@ -36,6 +36,10 @@ REQUIRED = (
 )  # fmt: skip
 
 
+# What makes tasks of one data set different questions, which are never compared or mixed.
+TASK = ("base", "way", "shot", "queries", "query_counts", "missing", "seed")
+
+
 def group_of(cell: Cell) -> tuple[Hashable, ...]:
     """Return what a cell shares with the others of its row."""
     return tuple(getattr(cell, name) for name in GROUP)
@@ -152,15 +156,30 @@ def summarise_stored(results: Iterable[Result]) -> list[Row]:
 def split_means(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, dict[str, float]]]:
     """Mean accuracy in percent: {(data set, eta): {method: {class split: accuracy}}}.
 
-    Methods are told apart as typed; a class split is its novel classes.
+    Methods are told apart as typed; a class split is its novel classes. A data set with several
+    kinds of tasks counts as several, named by what differs: `scene15 (shot 5)`.
     """
+    results = list(results)
+    kinds: dict[str, set[tuple[Hashable, ...]]] = {}
+    for result in results:
+        kinds.setdefault(result.cell.dataset, set()).add(_task_of(result.cell))
     out: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
     for result in results:
         cell = result.cell
         key = ",".join(cell.novel) + f" {cell.start}"
-        methods = out.setdefault((cell.dataset, cell.eta), {})
+        differing = [
+            f"{name.replace('_', ' ')} {value}"
+            for name, value, *others in zip(TASK, _task_of(cell), *kinds[cell.dataset], strict=True)
+            if len(set(others)) > 1
+        ]
+        title = f"{cell.dataset} ({', '.join(differing)})" if differing else cell.dataset
+        methods = out.setdefault((title, cell.eta), {})
         methods.setdefault(label(cell), {})[key] = 100 * float(result.metrics.accuracy.mean())
     return out
+
+
+def _task_of(cell: Cell) -> tuple[Hashable, ...]:
+    return tuple(getattr(cell, name) for name in TASK)
 
 
 def label(cell: Cell) -> str:
