@@ -1,7 +1,7 @@
 """Ideas for a better Marginal, compared on base classes alone.
 
 Run: python benchmarks/marginal_ideas.py [DATASET ...] [--splits 3] [--eta 0.3,0.5] [--jobs 2]
-     [--json FILE]
+     [--only TEXT] [--json FILE]
 
 Each idea is a small change of the method, written here and not in the library; an idea would be
 kept if it helped on three data sets or more. Some base classes of a split play novel ones
@@ -212,17 +212,18 @@ def score(
     return log_r
 
 
-def job(dataset: str, split: int, eta: float) -> dict[str, Any]:
-    """Accuracy of every idea on pretended tasks: idea -> [folds][balanced, dirichlet]."""
+def job(dataset: str, split: int, eta: float, only: str = "") -> dict[str, Any]:
+    """Accuracy of ideas on pretended tasks: idea -> [folds][balanced, dirichlet]."""
     torch.set_num_threads(1)
     base, task = base_task(dataset, split, eta)
     method = create("marginal:settings=default:dtype=float64")
     assert isinstance(method, Marginal)
     settings = method.resolved()
-    out: dict[str, list[list[float]]] = {title(idea): [] for idea in IDEAS}
+    ideas = [idea for idea in IDEAS if not idea or only in title(idea)]
+    out: dict[str, list[list[float]]] = {title(idea): [] for idea in ideas}
     for fold in draw_folds(base, task, seed=split):
         scaling = ""
-        for idea in IDEAS:
+        for idea in ideas:
             if idea.get("scaling", settings.scaling) != scaling:
                 scaling = idea.get("scaling", settings.scaling)
                 widest = replace(settings, components=MOST, scaling=scaling)
@@ -261,13 +262,14 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--eta", default="0.3,0.5")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="", help="ideas with this in their name")
     parser.add_argument("--json")
     options = parser.parse_args()
     etas = [float(eta) for eta in options.eta.split(",")]
     jobs = list(product(range(options.splits), etas, options.datasets))
     results = []
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(job, name, split, eta) for split, eta, name in jobs]
+        waiting = [pool.submit(job, name, split, eta, options.only) for split, eta, name in jobs]
         try:
             for done in as_completed(waiting):
                 last = done.result()

@@ -19,6 +19,7 @@ from fewview.evaluate.cells import Result
 from fewview.evaluate.stale import statuses
 from fewview.evaluate.store import Store
 from fewview.evaluate.summary import label
+from fewview.views import FewviewError
 
 # Accuracy of the prototype with equal class masses, ten splits x 40 episodes or 3 x 40.
 PROTOTYPE = {
@@ -88,8 +89,11 @@ def main() -> None:
     options = parser.parse_args()
     results: list[Result] = []
     for path in options.stores:
-        with Store(path, write=False) as store:
-            results += store.select()
+        try:
+            with Store(path, write=False) as store:
+                results += store.select()
+        except FewviewError as error:
+            parser.error(str(error))
     status = statuses(results)
     results = [result for result in results if status[result.cell.hash] == "current"]
     equal, unequal = gather(results, "balanced"), gather(results, "dirichlet:2")
