@@ -142,7 +142,9 @@ class Marginal(Method):
         transductive: whether queries are used together; False classifies each one alone.
         n_iter: most rounds; a task stops early when its queries have settled.
         rank: most directions in which class means differ; None keeps all, and the time of a round
-            grows with its cube. 64 loses up to 10 points on cub; more than 128 is not measured.
+            grows with its cube. 64 loses up to 10 points on cub. 256 gains one or two with full
+            balance and few gaps where there are many base classes, and loses up to 8 with soft
+            balance on classes of another world (docs/marginal.md).
         structure: `"full"`, or an ablation: `"no between"` (class means may lie anywhere,
             a wide sphere per view), `"diagonal"` (S), `"no cross-view"` (blocks of S and B),
             `"imputed"` (missing views are filled in with their conditional means, then taken as
