@@ -115,6 +115,9 @@ def main() -> None:
 
     print("\nunequal classes (Dirichlet, 2), square roots of features, by the weight of balance")
     places = [p for p in sorted(unequal) if all(name in unequal[p] for name in CURVE)]
+    if not places:
+        print("no cells")
+        return
     shared = {p: set.intersection(*(set(unequal[p][name]) for name in CURVE)) for p in places}
     rows = []
     for name, weight in CURVE.items():

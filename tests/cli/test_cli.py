@@ -178,6 +178,16 @@ def test_different_questions_are_told_apart(invoke: Invoke, tmp_path: Path) -> N
             if row["query_counts"] in pair["dataset"]
         }
         assert pair["difference"] == pytest.approx(means[pair["one"]] - means[pair["two"]])
+    assert "| query_counts |" in invoke("results", store, "--format", "markdown")[1]
+    # Both are of one data set, so class splits are what ranks are taken over.
+    assert "class splits" in invoke("results", store, "--compare")[2]
+    # A method with another scaling is another method.
+    balanced = ("results", store, "--where", "query_counts=balanced", "--compare")
+    command = ("bench", "digits", "--methods", "proto", "--scaling", "standard", *QUICK)
+    assert invoke(*command, "--store", store)[0] == 0
+    pairs = json.loads(invoke(*balanced, "--format", "json")[1])
+    names = {pair[side] for pair in pairs for side in ("one", "two")}
+    assert names == {"proto (scaling scale)", "proto (scaling standard)", "match"}
 
 
 def test_advise_takes_known_data_sets(invoke: Invoke, tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_instances_do_not_share_nested_estimators() -> None:
 def test_declared_settings_exist(name: str) -> None:
     method = create(name)
     # Our own method is not in the paper and keeps its own scaling; COMPLETER wants 0 to 1.
-    others = {"marginal": "standard+unit", "completer": "minmax"}
+    others = {"marginal": "auto", "completer": "minmax"}
     assert method.paper_settings["scaling"] == others.get(name, "scale")
     for grid in (method.tune_grid, {k: (v,) for k, v in method.paper_settings.items()}):
         for parameter, values in grid.items():

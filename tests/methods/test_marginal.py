@@ -439,32 +439,54 @@ def test_square_roots_are_taken_where_nothing_is_negative() -> None:
     # The same in parts: what is chosen later is chosen with the scaling that the parts had.
     stream = BaseStream.start(method, positive).update(positive)
     assert stream.scaling.rule == "root+standard+unit"
-    state = stream.finish(method, task).prepared.state
-    assert isinstance(state, MarginalState)
-    assert state.settings.scaling == "root+standard+unit"
+    for settings in ("auto", "default"):  # stated settings do not change what is done already
+        method.set_params(settings=settings)
+        state = stream.finish(method, task).prepared.state
+        assert isinstance(state, MarginalState)
+        assert state.settings.scaling == "root+standard+unit"
+    # A scaling that is asked for is kept, also the usual one.
+    usual = Marginal(scaling="standard+unit")
+    assert usual.scaling_for(positive) == "standard+unit"
+    assert usual.choose_settings(positive, task).settings.scaling == "standard+unit"
+    # Too few classes to choose for in any task: the same in parts as in one.
+    two = positive[positive.codes < 2]
+    with pytest.warns(FewviewWarning, match="settings are the defaults, not"):
+        whole = Marginal().prepare_base(two, task)
+    assert whole.scaling.rule == Marginal().scaling_for(two) == "standard+unit"
+
+
+def test_settings_depend_on_the_number_of_queries() -> None:
+    base, _ = world("directions")
+    choices = [
+        Marginal(components=8, shrinkage=0.4, prior=0.65, scaling="standard").choose_settings(
+            base, TaskSpec(way=3, shot=1, queries=queries)
+        )
+        for queries in (1, 10)
+    ]
+    assert choices[0] is not choices[1]
 
 
 def test_what_tasks_share_does_not_change_their_evidence() -> None:
-    """The same numbers, whether factors and gains of patterns are kept or made anew."""
+    """The same numbers, whether gains of patterns are kept, made anew, or find no more room."""
     generator = torch.Generator().manual_seed(3)
 
     def draw(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     root, other = draw(6, 6), draw(6, 6)
-    within, between = root @ root.T + torch.eye(6), other @ other.T
-    models = [Gaussians(draw(6), within, factor * between, (2, 3, 1)) for factor in (1.0, 0.3)]
-    kept = Kept()
-    for model in models:
-        kept = Kept(kept.factors)  # the second model has the same S
-        for n_tasks in (2, 3):
-            mask = torch.rand(n_tasks, 7, 3, generator=generator) < 0.6
-            parts = (draw(n_tasks, 2, 6), draw(n_tasks, 5, 6), mask[:, :2], mask[:, 2:])
+    model = Gaussians(draw(6), root @ root.T + torch.eye(6), other @ other.T, (2, 3, 1))
+    keepers = [Kept(), Kept(room=0), Kept(room=120)]
+    for n_tasks in (2, 3):
+        mask = torch.rand(n_tasks, 7, 3, generator=generator) < 0.6
+        parts = (draw(n_tasks, 2, 6), draw(n_tasks, 5, 6), mask[:, :2], mask[:, 2:])
+        without = gather_evidence(model, *parts)
+        for kept in keepers:
             with_it = gather_evidence(model, *parts, kept=kept)
-            without = gather_evidence(model, *parts)
             for name in ("information", "support", "query"):
                 torch.testing.assert_close(getattr(with_it, name), getattr(without, name))
-    assert len(kept.factors) > 1
+    some, none, few = (len(kept.gains) for kept in keepers)
+    assert some > few > none == 0
+    assert sum(a.numel() + b.numel() for a, b in keepers[2].gains.values()) <= 120
 
 
 def test_too_few_base_classes_fall_back() -> None:

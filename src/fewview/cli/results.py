@@ -49,7 +49,7 @@ PAGE_COLUMNS = (
     "dataset", "method", "eta", "accuracy", "standard_error", "ci_low", "ci_high", "split_low",
     "split_high", "n_episodes",
 )  # fmt: skip
-# What tells groups apart; a terminal shows those that differ.
+# What tells groups apart; terminals and pages show those that differ.
 KEYS = (
     "base", "method_version", "tuned", "scaling", "padding", "way", "shot", "queries",
     "query_counts", "missing", "seed", "dtype", "device", "n_splits", "status",
@@ -125,7 +125,7 @@ def results(
     else:
         rows, usual = _rows(found, status, level), LEVELS[level]
         if level == "group" and format in ("latex", "markdown"):
-            usual = PAGE_COLUMNS
+            usual = (*PAGE_COLUMNS[:2], *_differing(rows), *PAGE_COLUMNS[2:])
     shown = _chosen(columns, rows, usual)
     if output is not None:
         save(rows, shown, format, output)
@@ -252,11 +252,18 @@ def _chosen(columns: str | None, rows: list[Row], usual: tuple[str, ...]) -> tup
     return wanted
 
 
+def _differing(rows: list[Row]) -> list[str]:
+    """What tells these groups apart, beside data set, method and missing rate."""
+    from fewview.evaluate.summary import cell_text
+
+    return [key for key in KEYS if len({cell_text(row.get(key)) for row in rows}) > 1]
+
+
 def _print_groups(rows: list[Row]) -> None:
     """Print groups in few columns, for a terminal: numbers with their errors in one entry."""
     from fewview.evaluate.summary import cell_text
 
-    keys = [key for key in KEYS if len({cell_text(row.get(key)) for row in rows}) > 1]
+    keys = _differing(rows)
     header = ["dataset", "method", *keys, "eta", "accuracy", "95 %", "splits", "log-loss", "ECE"]
     lines = []
     for row in rows:

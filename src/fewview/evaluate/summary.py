@@ -38,6 +38,8 @@ REQUIRED = (
 
 # What makes tasks of one data set different questions, which are never compared or mixed.
 TASK = ("base", "way", "shot", "queries", "query_counts", "missing", "seed")
+# What makes one method, as typed, different ones.
+VARIANT = ("scaling", "padding")
 
 
 def group_of(cell: Cell) -> tuple[Hashable, ...]:
@@ -157,29 +159,39 @@ def split_means(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, 
     """Mean accuracy in percent: {(data set, eta): {method: {class split: accuracy}}}.
 
     Methods are told apart as typed; a class split is its novel classes. A data set with several
-    kinds of tasks counts as several, named by what differs: `scene15 (shot 5)`.
+    kinds of tasks counts as several, named by what differs (`scene15 (shot 5)`), and so does a
+    method with several scalings or paddings (`proto (scaling standard)`).
     """
     results = list(results)
-    kinds: dict[str, set[tuple[Hashable, ...]]] = {}
-    for result in results:
-        kinds.setdefault(result.cell.dataset, set()).add(_task_of(result.cell))
+    tasks, ways = (
+        _names(((key(result.cell), result.cell) for result in results), fields)
+        for key, fields in ((lambda cell: cell.dataset, TASK), (label, VARIANT))
+    )
     out: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
-    for result in results:
+    for result, task, way in zip(results, tasks, ways, strict=True):
         cell = result.cell
         key = ",".join(cell.novel) + f" {cell.start}"
-        differing = [
-            f"{name.replace('_', ' ')} {value}"
-            for name, value, *others in zip(TASK, _task_of(cell), *kinds[cell.dataset], strict=True)
-            if len(set(others)) > 1
-        ]
-        title = f"{cell.dataset} ({', '.join(differing)})" if differing else cell.dataset
-        methods = out.setdefault((title, cell.eta), {})
-        methods.setdefault(label(cell), {})[key] = 100 * float(result.metrics.accuracy.mean())
+        methods = out.setdefault((task, cell.eta), {})
+        methods.setdefault(way, {})[key] = 100 * float(result.metrics.accuracy.mean())
     return out
 
 
-def _task_of(cell: Cell) -> tuple[Hashable, ...]:
-    return tuple(getattr(cell, name) for name in TASK)
+def _names(cells: Iterable[tuple[str, Cell]], fields: Sequence[str]) -> list[str]:
+    """Names of cells with those of the fields in which cells of the same name differ."""
+    cells = list(cells)
+    kinds: dict[str, dict[str, set[Hashable]]] = {}
+    for name, cell in cells:
+        for part in fields:
+            kinds.setdefault(name, {}).setdefault(part, set()).add(getattr(cell, part))
+    out = []
+    for name, cell in cells:
+        differing = ", ".join(
+            f"{part.replace('_', ' ')} {getattr(cell, part)}"
+            for part in fields
+            if len(kinds[name][part]) > 1
+        )
+        out.append(f"{name} ({differing})" if differing else name)
+    return out
 
 
 def label(cell: Cell) -> str:
@@ -224,15 +236,17 @@ def rank(results: Iterable[Result]) -> tuple[Ranking, str]:
     With several data sets a block is a data set (means over splits and missing rates, because
     splits of one set are not independent); with one it is a class split.
     """
+    results = list(results)
     table = split_means(results)
     names = list(dict.fromkeys(name for methods in table.values() for name in methods))
     if len(names) < 2:
         raise FewviewError("ranks need results of at least two methods")
-    datasets = list(dict.fromkeys(dataset for dataset, _ in table))
+    datasets = {result.cell.dataset for result in results}
     blocks: dict[str, list[list[float]]] = {}
-    for (dataset, _), methods in table.items():
+    for (task, _), methods in table.items():
         if len(methods) < len(names):
             continue  # a method is missing here: nothing to rank
+        dataset = task.partition(" (")[0]  # kinds of tasks of one data set are not independent
         for split in _shared(methods.values()):
             block = dataset if len(datasets) > 1 else split
             blocks.setdefault(block, []).append([methods[name][split] for name in names])

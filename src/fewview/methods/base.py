@@ -89,6 +89,8 @@ class Method(Estimator):
     name: ClassVar[str] = ""
     version: ClassVar[int] = 1
     tags: ClassVar[Tags] = Tags()
+    # What `scaling` may be.
+    scalings: ClassVar[tuple[str, ...]] = SCALINGS
     # Settings that `--tune` may choose from on base classes: parameter -> values.
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {}
     # What `--scaling paper` and `--padding paper` mean for this method (methods.md 0.3).
@@ -129,9 +131,14 @@ class Method(Estimator):
         """Make the state from statistics, as `prepare` makes it from samples."""
         return State()
 
+    @property
+    def row_scaling(self) -> str:
+        """The rule that rows are scaled by where nothing is chosen."""
+        return self.scaling
+
     def scaling_for(self, sample: MultiViewData) -> str:
         """The scaling of a base set that comes in parts, from the first of them."""
-        return self.scaling
+        return self.row_scaling
 
     def chosen_on(self, rows: MultiViewData, task: TaskSpec, scaling: str) -> Method:
         """The same method with its automatic settings chosen on some unscaled base samples.
@@ -174,7 +181,7 @@ class Method(Estimator):
     def validate(self) -> None:
         """Check hyper-parameters; called before any work. Subclasses add their own checks."""
         check_types(self)
-        choose("scaling", self.scaling, SCALINGS)
+        choose("scaling", self.scaling, self.scalings)
         choose("padding", self.padding, PADDINGS)
         choose("dtype", self.dtype, tuple(DTYPES))
         if not self.max_memory > 0:
@@ -203,7 +210,7 @@ class Method(Estimator):
             if (base.codes < 0).any():
                 row = int(np.flatnonzero(base.codes < 0)[0])
                 raise FewviewError(f"row {row} of the base set has no label; drop or label it")
-            scaling, scaled = scale_base(base, self.scaling, self._numpy_dtype)
+            scaling, scaled = scale_base(base, self.row_scaling, self._numpy_dtype)
             state = self.prepare(scaled, task, self.random_state)
             return Prepared(
                 scaling=scaling,

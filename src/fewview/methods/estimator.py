@@ -162,7 +162,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             rows: unlabelled samples, supports or both, unscaled.
             task: shape of the task.
         """
-        scaling = fit_scaling(rows, self.scaling)
+        scaling = fit_scaling(rows, self.row_scaling)
         scaled = scaling.transform(rows, self._numpy_dtype)
         state = self.prepare_alone(scaled, task, self.random_state)
         return Prepared(scaling, None, state.to(self.torch_device, self._torch_dtype), rows[:0])

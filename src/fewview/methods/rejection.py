@@ -218,7 +218,7 @@ def _prepared(method: Method, known: MultiViewData, task: TaskSpec) -> Prepared:
     from fewview.methods.base import Method as Base
 
     if type(method).typicality is Base.typicality:
-        return Prepared(fit_scaling(known, method.scaling), None, State(), known[:0])
+        return Prepared(fit_scaling(known, method.row_scaling), None, State(), known[:0])
     from fewview.methods.folds import thinned
 
     with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from torch import Tensor
 from fewview.episodes import Episodes, TaskSpec
 from fewview.episodes.batch import EpisodeBatch, ViewTensors
 from fewview.methods.base import Cache, Method, Prepared, State, Tags, choose
-from fewview.methods.folds import Fold
+from fewview.methods.folds import Fold, enough_classes
 from fewview.methods.marginal.alone import gaussians_alone
 from fewview.methods.marginal.balance import balanced_softmax
 from fewview.methods.marginal.explain import explain_queries
@@ -41,7 +41,7 @@ from fewview.methods.marginal.settings import (
 from fewview.methods.marginal.statistics import MarginalStatistics, Moments
 from fewview.methods.reasons import Explanation, add_other_queries
 from fewview.methods.registry import register
-from fewview.views import FewviewError, FewviewWarning, MultiViewData, fit_scaling
+from fewview.views import SCALINGS, FewviewError, FewviewWarning, MultiViewData, fit_scaling
 
 SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
@@ -124,9 +124,9 @@ class Marginal(Method):
     there, and the predictive score would count it twice; the predictive one sets where they start.
 
     Args:
-        scaling: of views before their principal components. Left at `standard+unit`, automatic
-            settings take square roots first where no view has negative entries, and may choose
-            another.
+        scaling: of views before their principal components. `"auto"` is `standard+unit` under
+            stated settings; automatic ones take square roots first where no view has negative
+            entries, and may choose another.
         components: most principal components of a view.
         shrinkage: of the covariance within classes towards its diagonal (an eighth of it towards
             a sphere) in the principal components of every view, 0 to 1.
@@ -149,7 +149,7 @@ class Marginal(Method):
             a wide sphere per view), `"diagonal"` (S), `"no cross-view"` (blocks of S and B),
             `"imputed"` (missing views are filled in with their conditional means, then taken as
             data).
-        settings: `"auto"` chooses what is None (and balance and scaling; a prior that is given
+        settings: `"auto"` chooses what is None or `"auto"` (a prior that is given
             keeps its detail, a temperature its annealing) on tasks drawn from base classes alone,
             for the way, shot and missing views of the task; it needs 2 x way + 2 base classes and
             else warns and takes the stated values. `"default"`
@@ -167,7 +167,7 @@ class Marginal(Method):
         (3,)
     """
 
-    scaling: str = "standard+unit"
+    scaling: str = "auto"
     components: int | None = None
     shrinkage: float | None = None
     prior: float | None = None
@@ -188,9 +188,10 @@ class Marginal(Method):
         transductive=True,
         handles_missing=True,
         iterative=True,
-        prepare_depends_on=("way", "shot", "missing"),
+        prepare_depends_on=("way", "shot", "queries", "missing"),
     )
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "standard+unit"}
+    scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
 
     def validate(self) -> None:
         """Check hyper-parameters."""
@@ -230,7 +231,7 @@ class Marginal(Method):
             given.setdefault("calibration", self.temperature)
         if self.balance != "auto":
             given["balance"] = float(self.balance)
-        if self.scaling != Settings.scaling:
+        if self.scaling != "auto":
             given["scaling"] = self.scaling
         return given
 
@@ -257,7 +258,8 @@ class Marginal(Method):
             frozen: settings that keep these values.
         """
         frozen = frozen or {}
-        question = (task.way, task.shot, task.missing.describe(), task.eta, *frozen.items())
+        shape = (task.way, task.shot, task.queries)
+        question = (*shape, task.missing.describe(), task.eta, *frozen.items())
         key = (base.fingerprint, self.key(), str(self.torch_device), question)
 
         def choose() -> SettingsChoice:
@@ -281,20 +283,12 @@ class Marginal(Method):
         # Evidence of the latest model, per fold and kind of task: temperature, annealing, balance
         # and calibration do not change it.
         latest: dict[Any, tuple[Any, tuple[Evidence, Tensor, Tensor]]] = {}
-        # What all tasks of a fold share under the latest model, and what they share under its S.
-        shared: dict[int, tuple[Any, Any, Kept]] = {}
-
-        def kept(number: int, spread: Any, model: Any) -> Kept:
-            before = shared.get(number, (None, None, Kept()))
-            if before[1] != model:
-                factors = before[2].factors if before[0] == spread else {}
-                shared[number] = (spread, model, Kept(factors))
-            return shared[number][2]
+        # What balanced and unbalanced tasks of a fold share under the latest model.
+        shared: list[tuple[Any, Kept]] = [(None, Kept())]
 
         def score(settings: Settings, fold: Fold, episodes: Episodes) -> Tensor:
             step, most = (id(fold), settings.scaling), settings.components
-            spread = (*step, most, settings.shrinkage)
-            model_key = (*spread, settings.prior, settings.prior_detail)
+            model_key = (*step, most, settings.shrinkage, settings.prior, settings.prior_detail)
             place = (id(fold), id(episodes))
             with torch.no_grad():
                 if place not in latest or latest[place][0] != model_key:
@@ -304,9 +298,9 @@ class Marginal(Method):
                     model = _restructured(moments, settings, self.structure)
                     state = MarginalState(Projection.identity(model.dims), model, settings)
                     state = state.to(self.torch_device, self._torch_dtype)
-                    begun = self._begin(
-                        samples.gather(episodes), state, kept(id(fold), spread, model_key)
-                    )
+                    if shared[0][0] != model_key:
+                        shared[0] = (model_key, Kept())
+                    begun = self._begin(samples.gather(episodes), state, shared[0][1])
                     latest[place] = (model_key, begun)
                 return self._end(*latest[place][1], settings).cpu()
 
@@ -374,15 +368,27 @@ class Marginal(Method):
             )
         return MarginalStatistics(fit_projection(sample, components))
 
+    @property
+    def row_scaling(self) -> str:
+        """The given scaling, or the stated one."""
+        return self.resolved().scaling
+
     def scaling_for(self, sample: MultiViewData) -> str:
-        """The scaling of a base set in parts: what automatic settings begin with, or the given."""
-        automatic = self.settings == "auto" and "scaling" not in self.fixed()
-        return natural_scaling(sample) if automatic else self.scaling
+        """The scaling of a base set in parts: what automatic settings begin with, or the given.
+
+        Where even two classes could not be chosen for, it is the stated one.
+        """
+        if self.settings == "default" or self.scaling != "auto":
+            return self.row_scaling
+        return (
+            natural_scaling(sample) if enough_classes(len(sample.classes), 2) else self.row_scaling
+        )
 
     def chosen_on(self, rows: MultiViewData, task: TaskSpec, scaling: str) -> Marginal:
         """Choose what the statistics have not fixed: all but scaling and components."""
         if self.settings == "default":
-            return self
+            same = scaling == self.row_scaling
+            return self if same else self._with(replace(self.resolved(), scaling=scaling))
         frozen = {"scaling": scaling, "components": self.resolved().components}
         return self._chosen(rows, task, frozen)[0]
 

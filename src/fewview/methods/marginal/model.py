@@ -184,14 +184,14 @@ class Kept:
     """What `gather_evidence` need not compute again for more samples under the same model.
 
     Attributes:
-        factors: pattern -> Cholesky factor of S_oo; models with the same S can share them.
         roots: views that occur at all -> W.
         gains: (these views, pattern) -> A_o and inv(S_oo) W.
+        room: numbers that still may be kept; with many views there are thousands of patterns.
     """
 
-    factors: dict[bytes, Tensor] = field(default_factory=dict)
     roots: dict[bytes, Tensor] = field(default_factory=dict)
     gains: dict[tuple[bytes, bytes], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    room: int = 1 << 24
 
 
 def gather_evidence(
@@ -218,11 +218,10 @@ def gather_evidence(
     mask = torch.cat([support_mask, query_mask], dim=1)
     samples = torch.cat([support, query], dim=1) - model.mean
     patterns, pattern = unique_patterns(mask.flatten(0, 1))
+    kept = Kept(room=0) if kept is None else kept
     names = [bytes(row) for row in patterns.tolist()]
     whole = bytes(patterns.any(0).tolist())
     known = model.columns(patterns.any(0))
-    forget = kept is None  # thousands of patterns must not fill the memory
-    kept = Kept() if kept is None else kept
     if whole not in kept.roots:
         kept.roots[whole] = prior_root(model, known, rank)
     root = kept.roots[whole]
@@ -235,22 +234,20 @@ def gather_evidence(
     ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
     start = 0
     for index, end in enumerate(ends):
-        columns, name = model.columns(patterns[index]), names[index]
+        columns, name = model.columns(patterns[index]), (whole, names[index])
         if len(columns):
-            if (whole, name) not in kept.gains:
-                if name not in kept.factors:
-                    within = model.within[columns][:, columns].double()
-                    kept.factors[name] = torch.linalg.cholesky(within)
-                factor = kept.factors[name]
-                seen = torch.linalg.solve_triangular(factor, root[place[columns]], upper=False)
-                gain = torch.linalg.solve_triangular(factor.T, seen, upper=True)
-                kept.gains[whole, name] = ((seen.T @ seen).to(flat.dtype), gain.to(flat.dtype))
-            information[index], gain = kept.gains[whole, name]
+            found = kept.gains.get(name)
+            if found is None:
+                within, part = model.within[columns][:, columns], root[place[columns]]
+                matrix, gain = _gain(within, part)
+                found = matrix.to(flat.dtype), gain.to(flat.dtype)
+                size = found[0].numel() + found[1].numel()
+                if size <= kept.room:
+                    kept.gains[name] = found
+                    kept.room -= size
+            information[index], gain = found
             rows = order[start:end]
             evidence[rows] = flat[rows][:, columns] @ gain
-            if forget:
-                kept.factors.clear()
-                kept.gains.clear()
         start = end
     evidence = evidence.reshape(*mask.shape[:2], -1)
     pattern = pattern.reshape(mask.shape[:2])
@@ -261,6 +258,13 @@ def gather_evidence(
         pattern[:, :n_support],
         pattern[:, n_support:],
     )
+
+
+def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
+    """W' inv(S) W and inv(S) W of the coordinates of one pattern, in float64."""
+    factor = torch.linalg.cholesky(within.double())
+    seen = torch.linalg.solve_triangular(factor, root, upper=False)
+    return seen.T @ seen, torch.linalg.solve_triangular(factor.T, seen, upper=True)
 
 
 @dataclass(frozen=True)

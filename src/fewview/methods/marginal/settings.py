@@ -142,7 +142,8 @@ def choose_settings(
     try:
         parts = draw_folds(base, task, seed)
     except FewviewError as error:
-        reason = f"settings are the defaults, not chosen: {error}"
+        kept = "" if start.scaling == Settings.scaling else f" (scaling {start.scaling} as given)"
+        reason = f"settings are the defaults{kept}, not chosen: {error}"
         return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
     if "scaling" not in fixed:
         settings = replace(settings, scaling=natural_scaling(base))
