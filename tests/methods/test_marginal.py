@@ -444,6 +444,7 @@ def test_square_roots_are_taken_where_nothing_is_negative() -> None:
         state = stream.finish(method, task).prepared.state
         assert isinstance(state, MarginalState)
         assert state.settings.scaling == "root+standard+unit"
+    assert state.settings.calibration == method.resolved(len(positive.classes)).calibration
     # A scaling that is asked for is kept, also the usual one.
     usual = Marginal(scaling="standard+unit")
     assert usual.scaling_for(positive) == "standard+unit"

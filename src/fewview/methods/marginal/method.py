@@ -387,8 +387,9 @@ class Marginal(Method):
     def chosen_on(self, rows: MultiViewData, task: TaskSpec, scaling: str) -> Marginal:
         """Choose what the statistics have not fixed: all but scaling and components."""
         if self.settings == "default":
-            same = scaling == self.row_scaling
-            return self if same else self._with(replace(self.resolved(), scaling=scaling))
+            if scaling == self.row_scaling:
+                return self
+            return cast(Marginal, clone(self).set_params(base=None, scaling=scaling))
         frozen = {"scaling": scaling, "components": self.resolved().components}
         return self._chosen(rows, task, frozen)[0]
 
