@@ -163,10 +163,8 @@ def split_means(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, 
     method with several scalings or paddings (`proto (scaling standard)`).
     """
     results = list(results)
-    tasks, ways = (
-        _names(((key(result.cell), result.cell) for result in results), fields)
-        for key, fields in ((lambda cell: cell.dataset, TASK), (label, VARIANT))
-    )
+    tasks = _task_names(results)
+    ways = _names([(label(result.cell), result.cell) for result in results], VARIANT)
     out: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
     for result, task, way in zip(results, tasks, ways, strict=True):
         cell = result.cell
@@ -176,9 +174,12 @@ def split_means(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, 
     return out
 
 
-def _names(cells: Iterable[tuple[str, Cell]], fields: Sequence[str]) -> list[str]:
+def _task_names(results: Sequence[Result]) -> list[str]:
+    return _names([(result.cell.dataset, result.cell) for result in results], TASK)
+
+
+def _names(cells: Sequence[tuple[str, Cell]], fields: Sequence[str]) -> list[str]:
     """Names of cells with those of the fields in which cells of the same name differ."""
-    cells = list(cells)
     kinds: dict[str, dict[str, set[Hashable]]] = {}
     for name, cell in cells:
         for part in fields:
@@ -241,14 +242,18 @@ def rank(results: Iterable[Result]) -> tuple[Ranking, str]:
     names = list(dict.fromkeys(name for methods in table.values() for name in methods))
     if len(names) < 2:
         raise FewviewError("ranks need results of at least two methods")
-    datasets = {result.cell.dataset for result in results}
+    # Kinds of tasks of one data set are not independent and share their blocks.
+    owner = {
+        task: result.cell.dataset
+        for task, result in zip(_task_names(results), results, strict=True)
+    }
+    datasets = set(owner.values())
     blocks: dict[str, list[list[float]]] = {}
     for (task, _), methods in table.items():
         if len(methods) < len(names):
             continue  # a method is missing here: nothing to rank
-        dataset = task.partition(" (")[0]  # kinds of tasks of one data set are not independent
         for split in _shared(methods.values()):
-            block = dataset if len(datasets) > 1 else split
+            block = owner[task] if len(datasets) > 1 else split
             blocks.setdefault(block, []).append([methods[name][split] for name in names])
     if not blocks:
         raise FewviewError("no data set and missing rate has results of all methods")

@@ -262,7 +262,7 @@ class Marginal(Method):
         question = (*shape, task.missing.describe(), task.eta, *frozen.items())
         key = (base.fingerprint, self.key(), str(self.torch_device), question)
 
-        def choose() -> SettingsChoice:
+        def make() -> SettingsChoice:
             return choose_settings(
                 base,
                 task,
@@ -273,7 +273,7 @@ class Marginal(Method):
                 transductive=self.transductive,
             )
 
-        found: SettingsChoice = _choices.get(key, choose)
+        found: SettingsChoice = _choices.get(key, make)
         return found
 
     def fold_scorer(self) -> Scorer:
@@ -284,9 +284,10 @@ class Marginal(Method):
         # and calibration do not change it.
         latest: dict[Any, tuple[Any, tuple[Evidence, Tensor, Tensor]]] = {}
         # What balanced and unbalanced tasks of a fold share under the latest model.
-        shared: list[tuple[Any, Kept]] = [(None, Kept())]
+        shared: tuple[Any, Kept] = (None, Kept())
 
         def score(settings: Settings, fold: Fold, episodes: Episodes) -> Tensor:
+            nonlocal shared
             step, most = (id(fold), settings.scaling), settings.components
             model_key = (*step, most, settings.shrinkage, settings.prior, settings.prior_detail)
             place = (id(fold), id(episodes))
@@ -298,9 +299,9 @@ class Marginal(Method):
                     model = _restructured(moments, settings, self.structure)
                     state = MarginalState(Projection.identity(model.dims), model, settings)
                     state = state.to(self.torch_device, self._torch_dtype)
-                    if shared[0][0] != model_key:
-                        shared[0] = (model_key, Kept())
-                    begun = self._begin(samples.gather(episodes), state, shared[0][1])
+                    if shared[0] != model_key:
+                        shared = (model_key, Kept())
+                    begun = self._begin(samples.gather(episodes), state, shared[1])
                     latest[place] = (model_key, begun)
                 return self._end(*latest[place][1], settings).cpu()
 
