@@ -10,6 +10,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -396,7 +397,7 @@ def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPat
     from fewview.methods.marginal.settings import Settings, SettingsChoice
 
     def choose(
-        self: Marginal, base: MultiViewData, task: TaskSpec, frozen: tuple[str, ...] = ()
+        self: Marginal, base: MultiViewData, task: TaskSpec, frozen: Any = None
     ) -> SettingsChoice:
         scaling = "none" if task.eta else "standard"
         return SettingsChoice(Settings(scaling=scaling), 1.0, "chosen by the test")
@@ -406,7 +407,17 @@ def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPat
     both = rows_of_grid(make_grid(["digits"], eta="0,0.3", **options))
     alone = rows_of_grid(make_grid(["digits"], eta="0.3", **options))
     assert [row["accuracy"] for row in both if row["eta"] == 0.3] == [alone[0]["accuracy"]]
+    # What was chosen is kept with the result; what was given is not a choice.
+    (text,) = alone[0]["chosen"]
+    assert "scaling=none" in text.split(",")
+    assert "balance=0.5" in text.split(",")
+    options["methods"] = "marginal:balance=0.5"
+    assert (
+        "balance" not in rows_of_grid(make_grid(["digits"], eta="0.3", **options))[0]["chosen"][0]
+    )
+    options["methods"] = "marginal:settings=default"
+    assert rows_of_grid(make_grid(["digits"], eta="0.3", **options))[0]["chosen"] == []
 
 
-def rows_of_grid(grid: Grid) -> list[dict[str, object]]:
+def rows_of_grid(grid: Grid) -> list[dict[str, Any]]:
     return bench(grid, store="none")[0]

@@ -177,7 +177,8 @@ class Result:
         seconds: time of scoring.
         seconds_base: time of preparing from base classes, choice of settings included. Cells that
             share a preparation all carry its full time.
-        chosen: settings chosen on base classes, `parameter=value` in sorted order; or empty.
+        chosen: settings chosen on base classes, by `--tune` or by the method itself,
+            `parameter=value` in sorted order; or empty.
         created: when, UTC, ISO 8601.
         host: where.
         versions: of Python and libraries, and the number of threads, as JSON.

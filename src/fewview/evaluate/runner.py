@@ -256,7 +256,7 @@ class Workbench:
             metrics=metrics,
             seconds=seconds,
             seconds_base=seconds_base + prepared.seconds,
-            chosen=chosen,
+            chosen=",".join(filter(None, (chosen, method.describe_choice(prepared.state)))),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             host=platform.node(),
             versions=versions(),

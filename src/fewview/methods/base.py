@@ -166,6 +166,10 @@ class Method(Estimator):
         """
         return nearest_support(batch)
 
+    def describe_choice(self, state: State) -> str:
+        """Settings that were chosen automatically, `parameter=value` in sorted order; or empty."""
+        return ""
+
     def settled(self, state: State) -> Method:
         """The same method with settings that were chosen automatically fixed."""
         return self

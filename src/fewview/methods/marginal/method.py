@@ -533,6 +533,15 @@ class Marginal(Method):
         scores = predictive_scores(evidence, posterior(evidence, members), counts)
         return scores[..., :-1] - scores[..., -1:]
 
+    def describe_choice(self, state: State) -> str:
+        """What automatic settings came to, but for what was given."""
+        if self.settings == "default":
+            return ""
+        settings = vars(cast(MarginalState, state).settings)
+        left = sorted(settings.keys() - self.fixed().keys())
+        texts = (f"{settings[name]:.3g}" if name != "scaling" else settings[name] for name in left)
+        return ",".join(f"{name}={text}" for name, text in zip(left, texts, strict=True))
+
     def settled(self, state: State) -> Marginal:
         """The same method with the settings that were chosen."""
         return self._with(cast(MarginalState, state).settings)
