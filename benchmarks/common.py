@@ -98,6 +98,19 @@ def print_machine(device: str) -> None:
     )
 
 
+def dataset_and_episodes(purpose: str | None) -> tuple[str, int]:
+    """Read `[DATASET] [EPISODES]` from the command line.
+
+    Args:
+        purpose: docstring of the script, whose first line `--help` shows.
+    """
+    parser = argparse.ArgumentParser(description=(purpose or "").splitlines()[0])
+    parser.add_argument("dataset", nargs="?", default="handwritten")
+    parser.add_argument("episodes", nargs="?", type=int, default=400)
+    options = parser.parse_args()
+    return options.dataset, options.episodes
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Aligned columns."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]

@@ -5,13 +5,13 @@ Run: python benchmarks/episodes.py [DATASET] [EPISODES]   (default: handwritten 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from common import dataset_and_episodes
 
 from fewview.datasets import class_split, get_spec, is_present, load
 from fewview.episodes import EpisodeSampler, TaskSpec, ViewTensors
@@ -56,11 +56,7 @@ def best_of(action: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("dataset", nargs="?", default="handwritten")
-    parser.add_argument("episodes", nargs="?", type=int, default=400)
-    options = parser.parse_args()
-    name, count = options.dataset, options.episodes
+    name, count = dataset_and_episodes(__doc__)
     if not is_present(name):
         print(f"{name} is not in the data folder; using the embedded digits", file=sys.stderr)
         name = "digits"

@@ -7,11 +7,11 @@ One class split, missing rate 0.3, default settings; the best of three runs afte
 
 from __future__ import annotations
 
-import argparse
 from time import perf_counter
 
 import numpy as np
 import torch
+from common import dataset_and_episodes
 
 from fewview import EpisodeSampler, TaskSpec, create
 from fewview.datasets import class_split, get_spec, load
@@ -29,11 +29,7 @@ REPEATS = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("dataset", nargs="?", default="handwritten")
-    parser.add_argument("episodes", nargs="?", type=int, default=400)
-    options = parser.parse_args()
-    dataset, episodes = options.dataset, options.episodes
+    dataset, episodes = dataset_and_episodes(__doc__)
     data, spec = load(dataset), get_spec(dataset)
     task = TaskSpec(way=spec.way, shot=1, queries=spec.queries, eta=0.3)
     novel = list(class_split(dataset, 0).novel)

@@ -18,7 +18,7 @@ from common import print_table
 from fewview.evaluate.cells import Result
 from fewview.evaluate.stale import statuses
 from fewview.evaluate.store import Store
-from fewview.evaluate.summary import label
+from fewview.evaluate.summary import label, split_name
 from fewview.views import FewviewError
 
 # Accuracy of the prototype with equal class masses, ten splits x 40 episodes or 3 x 40.
@@ -46,10 +46,9 @@ def gather(results: Iterable[Result], counts: str) -> Table:
         cell = result.cell
         if cell.shot != 1 or cell.query_counts != counts:
             continue
-        split = ",".join(cell.novel) + f" {cell.start}"
         methods = out.setdefault((cell.dataset, cell.eta), {})
         accuracy = 100 * float(result.metrics.accuracy.mean())
-        methods.setdefault(label(cell), {})[split] = accuracy
+        methods.setdefault(label(cell), {})[split_name(cell)] = accuracy
     return out
 
 

@@ -35,7 +35,6 @@ REQUIRED = (
     "split_high", "n_episodes", "seconds", "seconds_base",
 )  # fmt: skip
 
-
 # What makes tasks of one data set different questions, which are never compared or mixed.
 TASK = ("base", "way", "shot", "queries", "query_counts", "missing", "seed")
 # What makes one method, as typed, different ones.
@@ -168,7 +167,7 @@ def split_means(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, 
     out: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
     for result, task, way in zip(results, tasks, ways, strict=True):
         cell = result.cell
-        key = ",".join(cell.novel) + f" {cell.start}"
+        key = split_name(cell)
         methods = out.setdefault((task, cell.eta), {})
         methods.setdefault(way, {})[key] = 100 * float(result.metrics.accuracy.mean())
     return out
@@ -193,6 +192,18 @@ def _names(cells: Sequence[tuple[str, Cell]], fields: Sequence[str]) -> list[str
         )
         out.append(f"{name} ({differing})" if differing else name)
     return out
+
+
+def split_name(cell: Cell) -> str:
+    """Name a class split: its novel classes; repetitions of a fixed one differ in episodes.
+
+    Example:
+        >>> from fewview.evaluate.cells import example_cell
+        >>> cell = example_cell(novel=("6", "7"))
+        >>> split_name(cell) == f"6,7 {cell.start}"
+        True
+    """
+    return ",".join(cell.novel) + f" {cell.start}"
 
 
 def label(cell: Cell) -> str:

@@ -17,7 +17,7 @@ from fewview.evaluate.cells import Cell, Result
 from fewview.evaluate.metrics import expected_calibration_error
 from fewview.evaluate.stale import STALE, UNKNOWN, statuses
 from fewview.evaluate.statistics import PairedComparison, Ranking, average_ranks, compare_paired
-from fewview.evaluate.summary import Row, label, summarise
+from fewview.evaluate.summary import Row, label, split_name, summarise
 from fewview.views import FewviewError
 
 ALPHA = 0.05
@@ -234,11 +234,6 @@ def fair(units: Mapping[str, Iterable[Hashable]]) -> tuple[list[str], list[Hasha
     return best
 
 
-def _split(cell: Cell) -> str:
-    """A class split is its novel classes; repetitions of a fixed one differ in episodes."""
-    return ",".join(cell.novel) + f" {cell.start}"
-
-
 @dataclass(frozen=True)
 class Winner:
     """Who is best at one place, by how much, and how sure that is.
@@ -304,7 +299,7 @@ def split_means(panel: Panel, eta: float | None) -> tuple[list[str], Any]:
             if eta is None or rate == eta:
                 for result in results:
                     mean = 100 * float(result.metrics.accuracy.mean())
-                    table.setdefault(name, {})[_split(result.cell), rate] = mean
+                    table.setdefault(name, {})[split_name(result.cell), rate] = mean
     names, shared = fair(table)
     units: list[tuple[str, float]] = [unit for unit in shared if isinstance(unit, tuple)]
     rates = sorted({rate for _, rate in units})

@@ -48,7 +48,7 @@ class ViewScaling:
     @property
     def rooted(self) -> bool:
         """Whether square roots are taken first."""
-        return self.rule.startswith("root+")
+        return takes_roots(self.rule)
 
     def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
         """Scale one block [..., width]; computed in float64, returned in `dtype`."""
@@ -160,10 +160,20 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     factor: dict[str, Float64Array] = {}
     for index, (view, block) in enumerate(data.views.items()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
-        if rule.startswith("root+"):
+        if takes_roots(rule):
             rows = signed_root(rows)
         shift[view], factor[view] = _fit_view(rows, rule)
     return ViewScaling(rule, shift, factor, unit=rule.endswith("unit"))
+
+
+def takes_roots(rule: str) -> bool:
+    """Whether a rule begins with square roots.
+
+    Example:
+        >>> [rule for rule in SCALINGS if takes_roots(rule)]
+        ['root+standard+unit']
+    """
+    return rule.startswith("root+")
 
 
 def signed_root(block: NDArray[Any]) -> NDArray[Any]:

@@ -220,8 +220,8 @@ def gather_evidence(
     patterns, pattern = unique_patterns(mask.flatten(0, 1))
     kept = Kept(room=0) if kept is None else kept
     names = [bytes(row) for row in patterns.tolist()]
-    whole = bytes(patterns.any(0).tolist())
-    known = model.columns(patterns.any(0))
+    occurring = patterns.any(0)
+    whole, known = bytes(occurring.tolist()), model.columns(occurring)
     if whole not in kept.roots:
         kept.roots[whole] = prior_root(model, known, rank)
     root = kept.roots[whole]
