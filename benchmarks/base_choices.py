@@ -4,7 +4,7 @@ Run: python benchmarks/base_choices.py METHOD PARAMETER VALUES [DATASET ...]
      for example: python benchmarks/base_choices.py bavardage precision none,4,16,64 handwritten
 
 Defaults that the papers leave open are chosen from such a table: some base classes play novel ones
-(`fewview.methods.folds`), so novel classes are never seen. Mean over splits and missing rates.
+so novel classes are never seen. Mean over splits and missing rates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from common import base_task
 
 from fewview import create
-from fewview.methods.folds import draw_folds
+from fewview.episodes._pretended import draw_folds
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec"]
 

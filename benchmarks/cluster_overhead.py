@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from common import print_table
 
+import fewview.evaluate._cluster as client_side
 from fewview.evaluate import Grid, Store, plan
-from fewview.evaluate import cluster as client_side
-from fewview.evaluate.cells import Cell, Result
-from fewview.evaluate.cluster import DEPTH, PER_WORKER, SMALL, TARGET, ClusterExecutor
-from fewview.evaluate.metrics import measure
+from fewview.evaluate._cluster import DEPTH, PER_WORKER, SMALL, TARGET, ClusterExecutor
+from fewview.results._cells import Cell, Result
+from fewview.results._metrics import measure
 
 EPISODES = 40
 
@@ -46,9 +46,9 @@ def make_sleeper(seconds: float) -> Callable[[], Callable[..., Any]]:
             from cluster_overhead import usual_metrics
             from distributed import get_worker
 
-            from fewview.evaluate.cells import Result
-            from fewview.evaluate.cluster_worker import Answer
-            from fewview.evaluate.runner import Event
+            from fewview.evaluate._cluster_worker import Answer
+            from fewview.evaluate._runner import Event
+            from fewview.results._cells import Result
 
             answer = Answer(get_worker().address)
             begin = time.perf_counter()
@@ -151,8 +151,8 @@ def print_bytes(grid: Grid, cells: list[Cell]) -> None:
     """Sizes of what is sent and received, without Dask's own frames of about 1 kB a message."""
     from distributed.protocol.pickle import dumps
 
-    from fewview.evaluate.cluster_worker import Answer, Job, Place, make_entrance
-    from fewview.evaluate.runner import Event
+    from fewview.evaluate._cluster_worker import Answer, Job, Place, make_entrance
+    from fewview.evaluate._runner import Event
 
     job = len(pickle.dumps(Job(grid, {cells[0].data_checksum: Place(known="digits")})))
     rows = []

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from fewview.datasets import class_split, get_spec, load
+from fewview.engine._contract import Method, Prepared
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
-from fewview.methods.base import Method, Prepared
-from fewview.views import MultiViewData
+from fewview.samples import MultiViewData
 
 EXACT_SETS = ("handwritten", "scene15", "cub_googlenet_doc2vec")
 
@@ -120,7 +120,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def paper_accuracies() -> dict[tuple[str, str, float], float]:
     """The paper's accuracies by (data set, method, eta), in our names."""
-    from fewview.report.reproduce.paper import METHODS, printed
+    from fewview.paper._printed import METHODS, printed
 
     return {
         (dataset, METHODS[method], eta): number.accuracy

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from common import accuracy, parser, print_machine, print_table, tasks
 
-from fewview.methods.registry import create
+from fewview.engine._registry import create
 
 
 def main() -> None:

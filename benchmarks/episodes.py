@@ -15,7 +15,7 @@ from common import dataset_and_episodes
 
 from fewview.datasets import class_split, get_spec, is_present, load
 from fewview.episodes import EpisodeSampler, TaskSpec, ViewTensors
-from fewview.views import MultiViewData
+from fewview.samples import MultiViewData
 
 REPEATS = 5
 

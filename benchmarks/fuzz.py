@@ -33,8 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from fewview.views import FewviewError, MultiViewData, foreign
-from fewview.views.reading import SECONDS
+import fewview.files._guarded as foreign
+from fewview.files._limits import SECONDS
+from fewview.samples import FewviewError, MultiViewData
 
 # A file is its name in the folder -> bytes; formats of one file have one entry.
 Files = dict[str, bytes]

@@ -24,9 +24,9 @@ from common import timed
 from memory import peak_memory
 from table import RESULTS, TRANSDUCTIVE, describe_machine, forget
 
+from fewview.engine._registry import create
 from fewview.episodes import EpisodeSampler, TaskSpec
-from fewview.methods.registry import create
-from fewview.views import MultiViewData
+from fewview.samples import MultiViewData
 
 METHODS = {"ugda": "ugda", "marginal": TRANSDUCTIVE}
 

@@ -15,7 +15,7 @@ import torch
 
 from fewview import EpisodeSampler, TaskSpec, create
 from fewview.datasets import class_split, get_spec, load
-from fewview.views.masks import MissingRule
+from fewview.samples._masks import MissingRule
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec"]
 METHODS = ["marginal:settings=default", "marginal:settings=default:balance=1", "ugda"]

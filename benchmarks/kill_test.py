@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fewview.evaluate.store import Store
-from fewview.views import FewviewError
+from fewview.results._store import Store
+from fewview.samples import FewviewError
 
 
 def command(options: argparse.Namespace, store: Path, out: Path) -> list[str]:

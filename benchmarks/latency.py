@@ -11,8 +11,8 @@ from common import parser, print_machine, print_table
 
 from fewview import MissingRule
 from fewview.datasets import class_split, load
-from fewview.methods.registry import create
-from fewview.views import MultiViewData
+from fewview.engine._registry import create
+from fewview.samples import MultiViewData
 
 METHODS = "proto,partial-nn,concat-logistic,ptmap,tim-adm,rfs,ugda,marginal"
 WAY, SHOT, REPEATS = 5, 3, 7

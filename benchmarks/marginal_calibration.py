@@ -2,7 +2,7 @@
 
 Run: python benchmarks/marginal_calibration.py [DATASET ...] [--eta 0.3] [--splits 2]
 
-Some base classes play novel ones (`fewview.methods.folds`). For every factor: expected calibration
+Some base classes play novel ones. For every factor: expected calibration
 error and Brier score, for queries used together and for queries alone, balanced and Dirichlet(2).
 The stated factors, used where calibration is not chosen, come from the means in the last lines.
 """
@@ -16,8 +16,8 @@ import torch
 from common import base_task
 
 from fewview import create
-from fewview.evaluate.metrics import measure
-from fewview.methods.folds import draw_folds
+from fewview.episodes._pretended import draw_folds
+from fewview.results._metrics import measure
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl"]
 SETS.append("tieredimagenet_tiny")

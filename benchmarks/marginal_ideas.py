@@ -5,7 +5,7 @@ Run: python benchmarks/marginal_ideas.py [DATASET ...] [--splits 3] [--eta 0.3,0
 
 Each idea is a small change of the method, written here and not in the library; an idea would be
 kept if it helped on three data sets or more. Some base classes of a split play novel ones
-(`fewview.methods.folds`), so novel classes are never seen. Differences are in points, the mean over
+so novel classes are never seen. Differences are in points, the mean over
 folds, splits and missing rates, with the standard error over (data set, split, missing rate).
 
 - tails: Student's t with so many degrees of freedom in place of the Gaussian within classes. Far
@@ -40,10 +40,11 @@ from torch import Tensor
 
 from fewview import create
 from fewview.episodes import Episodes
-from fewview.methods.folds import draw_folds
-from fewview.methods.marginal.balance import balanced_softmax
-from fewview.methods.marginal.method import Marginal, leading
-from fewview.methods.marginal.model import (
+from fewview.episodes._pretended import draw_folds
+from fewview.methods.marginal._balance import balanced_softmax
+from fewview.methods.marginal._covariances import Moments
+from fewview.methods.marginal._marginal import Marginal, leading
+from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
     gather_evidence,
@@ -52,8 +53,7 @@ from fewview.methods.marginal.model import (
     unique_patterns,
     variational_scores,
 )
-from fewview.methods.marginal.settings import Settings
-from fewview.methods.marginal.statistics import Moments
+from fewview.methods.marginal._settings import Settings
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl", "caltech102"]
 SETS.append("tieredimagenet_tiny")

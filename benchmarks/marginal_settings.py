@@ -3,7 +3,7 @@
 Run: python benchmarks/marginal_settings.py [DATASET ...] [--splits 5] [--eta 0,0.3,0.5]
      [--jobs 8] [--json FILE]
 
-Some base classes of a split play novel ones (`fewview.methods.folds`); novel classes are never
+Some base classes of a split play novel ones; novel classes are never
 seen. Each line is one setting changed from the stated defaults: accuracy on balanced and on
 Dirichlet(2) queries, averaged over data sets, and the difference per data set. The stated defaults
 were chosen from this table. NAME@BASE takes the base classes of another data set.
@@ -28,7 +28,7 @@ import torch
 from common import base_task
 
 from fewview import create
-from fewview.methods.folds import draw_folds
+from fewview.episodes._pretended import draw_folds
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl", "caltech102"]
 SETS.append("tieredimagenet_tiny")

@@ -7,7 +7,7 @@ import resource
 
 from common import accuracy, parser, predictions, print_machine, print_table, tasks, timed
 
-from fewview.methods.registry import create
+from fewview.engine._registry import create
 
 
 def main() -> None:

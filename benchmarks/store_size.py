@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from fewview.cli.results import GROUP_COLUMNS
-from fewview.evaluate.cells import Result, example_cell
-from fewview.evaluate.metrics import measure
-from fewview.evaluate.store import Store
-from fewview.evaluate.summary import summarise_stored
-from fewview.report.tables import save
+from fewview.cli._stored import GROUP_COLUMNS
+from fewview.report._rows import save
+from fewview.results._cells import Result, example_cell
+from fewview.results._metrics import measure
+from fewview.results._store import Store
+from fewview.results._summaries import summarise_stored
 
 
 def timed(what: str, function: Callable[[], Any]) -> Any:

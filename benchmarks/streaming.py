@@ -28,11 +28,11 @@ import numpy as np
 from memory import peak_memory
 from table import RESULTS, describe_machine
 
-from fewview.methods.marginal.settings import Settings
-from fewview.methods.registry import create
-from fewview.methods.streaming import BaseStream
-from fewview.views.parts import NpyFolder, write_npy
-from fewview.views.random import raw, stream_key
+from fewview.engine._registry import create
+from fewview.engine._streaming import BaseStream
+from fewview.ground._draws import raw, stream_key
+from fewview.methods.marginal._settings import Settings
+from fewview.samples._parts import NpyFolder, write_npy
 
 METHODS = {"marginal": "marginal:settings=default", "ugda": "ugda"}
 SAMPLE = 20_000

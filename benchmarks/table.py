@@ -28,18 +28,18 @@ from common import accuracy, base_source, parser, predictions, tasks, timed
 from floors import Cost, Rates
 from memory import peak_memory
 
+import fewview.engine._contract as method_base
 from fewview.datasets import class_split, get_spec, is_present, load
+from fewview.engine._contract import Method, scale_base
+from fewview.engine._registry import create
 from fewview.episodes import EpisodeSampler, TaskSpec, ViewTensors
-from fewview.methods import base as method_base
-from fewview.methods.base import Method, scale_base
-from fewview.methods.marginal.projection import fit_projection
-from fewview.methods.marginal.settings import Settings
-from fewview.methods.marginal.statistics import MarginalStatistics
-from fewview.methods.registry import create
-from fewview.methods.statistics import ClassStatistics
-from fewview.methods.ugda.rectification import Objective
-from fewview.methods.ugda.statistics import BaseStatistics, is_dense
-from fewview.views import largest_rate
+from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._projection import fit_projection
+from fewview.methods.marginal._settings import Settings
+from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense
+from fewview.methods.ugda._rectification import Objective
+from fewview.numerics._moments import ClassStatistics
+from fewview.samples import largest_rate
 
 RESULTS = Path(__file__).parent / "results"
 TABLES = (

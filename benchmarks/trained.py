@@ -50,11 +50,11 @@ from common import (
 )
 
 from fewview.datasets import get_spec
+from fewview.engine._registry import create
+from fewview.engine._trained import Epoch, watch_training
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
-from fewview.methods.folds import draw_folds
-from fewview.methods.networks import Epoch, watch_training
-from fewview.methods.registry import create
-from fewview.views import MultiViewData
+from fewview.episodes._pretended import draw_folds
+from fewview.samples import MultiViewData
 
 METHODS = ("cpm", "cpm-gan", "icmsc", "completer")
 ETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)

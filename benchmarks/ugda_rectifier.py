@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from common import parser, predictions, print_machine, print_table, tasks, timed
 
-from fewview.methods.registry import create
-from fewview.methods.ugda import rectification
+import fewview.methods.ugda._rectification as rectification
+from fewview.engine._registry import create
 
 
 def main() -> None:

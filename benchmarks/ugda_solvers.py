@@ -7,7 +7,7 @@ GPU:  python benchmarks/ugda_solvers.py --episodes 400 --device cuda
 from common import accuracy, parser, predictions, print_machine, print_table, tasks, timed
 
 from fewview.datasets import get_spec
-from fewview.methods.registry import create
+from fewview.engine._registry import create
 
 
 def main() -> None:

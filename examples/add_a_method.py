@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from fewview import FewviewError
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags
+from fewview.engine._contract import Method, State, Tags
+from fewview.engine._registry import register
 from fewview.methods.proto import class_means, squared_distances
-from fewview.methods.registry import register
+from fewview.numerics._batch import EpisodeBatch
 
 
 def vote(support: Tensor, query: Tensor, members: Tensor) -> Tensor:
@@ -68,8 +68,8 @@ class ViewVote(Method):
 
 
 if __name__ == "__main__":
+    from fewview.engine._checks import check_method
     from fewview.evaluate import bench, make_grid
-    from fewview.methods.checks import check_method
 
     check_method(ViewVote())
     print("ViewVote passes the common checks")

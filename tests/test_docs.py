@@ -136,7 +136,7 @@ def test_commands_in_the_documentation_exist(page: str, words: list[str]) -> Non
 def fewview_command() -> Any:
     from typer.main import get_command
 
-    from fewview.cli.app import app
+    from fewview.cli._app import app
 
     return get_command(app)
 
@@ -165,7 +165,7 @@ def test_a_wrong_command_would_be_found(line: str) -> None:
 def test_the_commands_of_the_readme_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fewview.cli.app import app
+    from fewview.cli._app import app
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEWVIEW_STORE", str(tmp_path / "store.sqlite"))
@@ -265,14 +265,14 @@ def test_every_public_name_has_a_page(generated: dict[str, str]) -> None:
 
 
 def test_a_name_without_a_page_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fewview.views as package
+    import fewview.samples as package
 
     monkeypatch.setattr(package, "__all__", [*package.__all__, "forgotten"])
-    assert "fewview.views.forgotten" in offered_names()
+    assert "fewview.samples.forgotten" in offered_names()
 
 
 def test_every_method_has_a_page(generated: dict[str, str]) -> None:
-    from fewview.methods.registry import get_entry, names
+    from fewview.engine._registry import get_entry, names
 
     for name in names():
         entry = get_entry(name)

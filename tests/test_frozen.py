@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -147,10 +148,15 @@ def test_scores_on_the_way_that_bench_takes(case: str) -> None:
 
 
 def test_every_method_has_scores() -> None:
-    from fewview.methods import names
-
-    assert set(PLAIN) | set(SMALL_NETWORKS) == set(names())
+    listed = json.loads(fresh("names"))
+    assert set(PLAIN) | set(SMALL_NETWORKS) == set(listed)
     assert set(recorded("scores.json")) == set(score_cases())
+
+
+def fresh(*arguments: str) -> str:
+    """Run this file in a process of its own: other tests register methods of theirs."""
+    command = [sys.executable, __file__, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
 
 
 # ---------------------------------------------------------------------- keys of results
@@ -420,7 +426,8 @@ def path_of(name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return run_commands(tmp_path_factory.mktemp("frozen"))
+    found: dict[str, str] = json.loads(fresh("print", str(tmp_path_factory.mktemp("frozen"))))
+    return found
 
 
 @pytest.mark.xdist_group("frozen commands")
@@ -475,4 +482,11 @@ def record(part: str, chosen: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    record(sys.argv[1], sys.argv[2:])
+    if sys.argv[1] == "print":
+        print(json.dumps(run_commands(Path(sys.argv[2]))))
+    elif sys.argv[1] == "names":
+        from fewview.methods import names
+
+        print(json.dumps(names()))
+    else:
+        record(sys.argv[1], sys.argv[2:])

@@ -40,14 +40,14 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
 
 # Names that authors of methods and scripts need and that no package exports.
 FURTHER_NAMES = (
-    "fewview.methods.checks.check_method",
-    "fewview.methods.fitted.FittedBase",
-    "fewview.methods.reasons.Explanation",
-    "fewview.methods.streaming.BaseStream",
-    "fewview.methods.random.normal",
-    "fewview.methods.random.streams",
-    "fewview.methods.random.uniform",
-    "fewview.views.foreign.kept_reader",
+    "fewview.engine._checks.check_method",
+    "fewview.engine._fitted.FittedBase",
+    "fewview.engine._explaining.Explanation",
+    "fewview.engine._streaming.BaseStream",
+    "fewview.numerics._tensor_draws.normal",
+    "fewview.numerics._tensor_draws.streams",
+    "fewview.numerics._tensor_draws.uniform",
+    "fewview.files._guarded.kept_reader",
 )
 
 
@@ -113,7 +113,7 @@ def page_of(name: Name) -> str:
 
 @cache
 def _method_slugs() -> dict[type, str]:
-    from fewview.methods.registry import get_entry, names
+    from fewview.engine._registry import get_entry, names
 
     factories = {get_entry(name).factory for name in names()}
     ours = [factory for factory in factories if factory.__module__.startswith("fewview.")]
@@ -121,14 +121,14 @@ def _method_slugs() -> dict[type, str]:
 
 
 def _names_of(factory: type) -> list[str]:
-    from fewview.methods.registry import get_entry, names
+    from fewview.engine._registry import get_entry, names
 
     return [name for name in names() if get_entry(name).factory is factory]
 
 
 def _in_words(method: Any) -> list[tuple[str, str]]:
     """What the tags of a method say, for people."""
-    from fewview.methods.base import Method
+    from fewview.engine._contract import Method
 
     tags = method.tags
     learns = type(method).prepare is not Method.prepare
@@ -158,7 +158,7 @@ def _in_words(method: Any) -> list[tuple[str, str]]:
 
 def _in_words_by_name(names: list[str]) -> list[tuple[str, str]]:
     """The same for a class that is listed under several names, which may differ."""
-    from fewview.methods.registry import create
+    from fewview.engine._registry import create
 
     found = [_in_words(create(name)) for name in names]
     rows = []
@@ -223,7 +223,7 @@ def method_page(factory: Any) -> str:
 
 def methods_index() -> str:
     """All methods in one table."""
-    from fewview.methods.registry import get_entry, names
+    from fewview.engine._registry import get_entry, names
 
     slugs = _method_slugs()
     rows = []
@@ -331,7 +331,7 @@ def commands_page() -> str:
     """Every command with its arguments, options and examples."""
     from typer.main import get_command
 
-    from fewview.cli.app import app
+    from fewview.cli._app import app
 
     lines = [
         "# Command line",

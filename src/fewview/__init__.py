@@ -11,29 +11,32 @@ from typing import TYPE_CHECKING, Any
 from fewview._version import __version__
 
 if TYPE_CHECKING:
-    from fewview.datasets import load
-    from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
-    from fewview.episodes.batch import EpisodeBatch
-    from fewview.methods.base import Method
-    from fewview.methods.persistence import load_model
+    from fewview.datasets._loading import load
+    from fewview.engine._contract import Method
+    from fewview.engine._registry import create
+    from fewview.engine._saving import load_model
+    from fewview.episodes._sampler import Episodes, EpisodeSampler
+    from fewview.episodes._task import TaskSpec
+    from fewview.ground._errors import FewviewError, FewviewWarning
     from fewview.methods.proto import Proto
-    from fewview.methods.registry import create
-    from fewview.views import FewviewError, FewviewWarning, MissingRule, MultiViewData
+    from fewview.numerics._batch import EpisodeBatch
+    from fewview.samples._data import MultiViewData
+    from fewview.samples._masks import MissingRule
 
 _HOMES = {
-    "EpisodeBatch": "fewview.episodes.batch",
+    "EpisodeBatch": "fewview.numerics._batch",
     "EpisodeSampler": "fewview.episodes",
     "Episodes": "fewview.episodes",
-    "FewviewError": "fewview.views",
-    "FewviewWarning": "fewview.views",
-    "Method": "fewview.methods.base",
-    "MissingRule": "fewview.views",
-    "MultiViewData": "fewview.views",
+    "FewviewError": "fewview.samples",
+    "FewviewWarning": "fewview.samples",
+    "Method": "fewview.engine._contract",
+    "MissingRule": "fewview.samples",
+    "MultiViewData": "fewview.samples",
     "Proto": "fewview.methods.proto",
     "TaskSpec": "fewview.episodes",
-    "create": "fewview.methods.registry",
+    "create": "fewview.engine._registry",
     "load": "fewview.datasets",
-    "load_model": "fewview.methods.persistence",
+    "load_model": "fewview.engine._saving",
 }
 
 __all__ = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fewview.views import MultiViewData
+from fewview.samples import MultiViewData
 
 Invoke = Callable[..., tuple[int, str, str]]
 QUICK = ("--splits", "2", "--episodes", "5")
@@ -224,7 +224,7 @@ def test_advise_says_whose_gaps_it_used(invoke: Invoke, tmp_path: Path) -> None:
 def test_stale_results_are_marked(
     invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fewview.evaluate import stale
+    import fewview.results._stale as stale
     from fewview.methods.proto import Proto
 
     store = str(tmp_path / "a.sqlite")

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from fewview.cli.app import app
-from fewview.views.data import MultiViewData
-from fewview.views.errors import FewviewError, FewviewWarning
-from fewview.views.foreign import kept_reader
+from fewview.cli._app import app
+from fewview.files._guarded import kept_reader
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.samples._data import MultiViewData
 
 TARGETS = ("a.npz", "a.mat", "a.h5ad", "a.h5mu", "csv", "parquet", "npy")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fewview.cli import listing
-from fewview.cli.listing import remembered
+import fewview.cli._listing as listing
+from fewview.cli._listing import remembered
 
 SCRIPT = (
     "import sys\n"

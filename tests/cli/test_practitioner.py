@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fewview import MultiViewData, load_model
-from fewview.evaluate.advice import recommend
+from fewview.evaluate._advice import recommend
 
 Invoke = Callable[..., tuple[int, str, str]]
 WIDTHS = {"blood": 4, "scan": 6}

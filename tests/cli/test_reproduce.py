@@ -60,7 +60,7 @@ def test_plan_lists_cells_and_computes_nothing(
     code, out, _ = invoke("scene15", "--plan", "--device", "cuda", "--store", str(store))
     assert code == 0
     assert "proto,match,tim" in out
-    assert "python -m fewview.report.reproduce scene15" in out
+    assert "python -m fewview.paper scene15" in out
     assert not store.exists()
 
 
@@ -85,7 +85,7 @@ def test_wrong_input_is_one_message(
 def test_own_features_take_the_place_of_the_stand_in(invoke: Invoke, tmp_path: Path) -> None:
     import numpy as np
 
-    from fewview.views import MultiViewData
+    from fewview.samples import MultiViewData
 
     rng = np.random.default_rng(0)
     for name, classes in (("mine", 8), ("base", 6)):
@@ -112,7 +112,7 @@ def test_the_computing_part_needs_no_terminal_or_drawing_libraries(
     script = (
         "import sys\n"
         f"for name in {absent!r}:\n    sys.modules[name] = None\n"
-        "from fewview.report.reproduce.__main__ import main\n"
+        "from fewview.paper.__main__ import main\n"
         "sys.exit(main(['--compute', 'scene15', '--quick', '--only', 'proto', '--store', "
         f"{store!r}]))\n"
     )

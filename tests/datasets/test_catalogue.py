@@ -14,8 +14,8 @@ import pytest
 
 import fewview.datasets
 from fewview.datasets import data_folder, get_spec, is_present, names, path_of
-from fewview.datasets.catalogue import cache_folder
-from fewview.views import FewviewError
+from fewview.datasets._catalogue import cache_folder
+from fewview.samples import FewviewError
 
 PAPER_TABLES = (
     "cub", "handwritten", "caltech102", "scene15", "animal", "orl", "tieredimagenet", "birds",
@@ -198,7 +198,7 @@ def test_every_public_name_is_exported_and_documented() -> None:
 @pytest.mark.parametrize("module", ["spec", "catalogue", "digits", "loading", "splits", "fetching"])
 def test_examples_in_docstrings(module: str) -> None:
     result = doctest.testmod(
-        importlib.import_module(f"fewview.datasets.{module}"), optionflags=doctest.ELLIPSIS
+        importlib.import_module(f"fewview.datasets._{module}"), optionflags=doctest.ELLIPSIS
     )
     assert result.attempted > 0
     assert result.failed == 0

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestCentroid
 
 from fewview.datasets import digit_views, get_spec, load, make_digits
-from fewview.views import FewviewError
+from fewview.samples import FewviewError
 
 VIEWS = tuple(get_spec("digits").view_names)
 
@@ -63,7 +63,7 @@ def test_content_hash_is_pinned() -> None:
 
 def test_no_value_is_near_a_rounding_boundary() -> None:
     """A value half way between two roundings could fall on either side on another machine."""
-    import fewview.datasets.digits as module
+    import fewview.datasets._digits as module
 
     grey = load_digits().images
     for compute in (

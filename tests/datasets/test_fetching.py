@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fewview.datasets import fetch, get_spec, load, names
-from fewview.views import FewviewError, MultiViewData
+from fewview.samples import FewviewError, MultiViewData
 
 HANDWRITTEN = "/static/public/72/multiple+features.zip"
 LEAVES = "/static/public/241/one+hundred+plant+species+leaves+data+set.zip"

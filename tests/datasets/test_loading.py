@@ -9,7 +9,7 @@ import pytest
 from scipy.io import savemat
 
 from fewview.datasets import get_spec, load, load_split_column, names
-from fewview.views import FewviewError, MultiViewData
+from fewview.samples import FewviewError, MultiViewData
 
 WITH_CHECKSUM = [name for name in names() if get_spec(name).checksum and get_spec(name).files]
 
@@ -184,7 +184,7 @@ def small_animal(monkeypatch: pytest.MonkeyPatch) -> MultiViewData:
     """Make `animal` small for a test: 6 samples of 2 classes, widths 4 and 4."""
     from dataclasses import replace
 
-    import fewview.datasets.catalogue as catalogue
+    import fewview.datasets._catalogue as catalogue
 
     spec = replace(get_spec("animal"), views=(("decaf", 4), ("vgg19", 4)), n_samples=6, n_classes=2)
     monkeypatch.setitem(catalogue._BY_NAME, "animal", spec)

@@ -23,7 +23,7 @@ from fewview.datasets import (
     load_split_column,
     names,
 )
-from fewview.views import FewviewError
+from fewview.samples import FewviewError
 
 SHIPPED = json.loads(files("fewview.datasets").joinpath("data", "splits.json").read_text())
 DRAWN = ("cub_googlenet_doc2vec", "handwritten", "caltech102", "scene15", "orl", "leaves100")

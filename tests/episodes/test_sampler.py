@@ -15,8 +15,8 @@ from scipy.stats import beta, chi2, kstest
 
 from fewview.datasets import class_split, get_spec, load
 from fewview.episodes import SAMPLER_VERSION, Episodes, EpisodeSampler, TaskSpec
-from fewview.episodes.sampler import dirichlet_counts
-from fewview.views import FewviewError, MissingRule, MultiViewData
+from fewview.episodes._sampler import dirichlet_counts
+from fewview.samples import FewviewError, MissingRule, MultiViewData
 
 PER_TASK = (
     "support", "query", "support_labels", "query_labels", "support_mask", "query_mask", "seeds",

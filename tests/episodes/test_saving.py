@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
-from fewview.views import FewviewError, MultiViewData
+from fewview.samples import FewviewError, MultiViewData
 
 
 def drawn(labels: Any = ("cat", "dog", "emu"), **parameters: Any) -> Episodes:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fewview.episodes import TaskSpec
-from fewview.views import FewviewError, MissingRule
+from fewview.samples import FewviewError, MissingRule
 
 
 def test_counts_follow_from_way_shot_and_queries() -> None:

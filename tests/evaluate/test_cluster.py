@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fewview.evaluate._cluster as client_side
+import fewview.evaluate._cluster_worker as worker_side
 from fewview import __version__
 from fewview.episodes import SAMPLER_VERSION
 from fewview.evaluate import Grid, Store, make_grid, plan, run
-from fewview.evaluate import cluster as client_side
-from fewview.evaluate import cluster_worker as worker_side
 from fewview.evaluate.__main__ import main
-from fewview.evaluate.cells import Cell, Result
-from fewview.evaluate.cluster import ClusterExecutor
-from fewview.evaluate.cluster_worker import Answer, Job, Place, compute
-from fewview.evaluate.progress import Progress
-from fewview.evaluate.runner import Outcome
+from fewview.evaluate._cluster import ClusterExecutor
+from fewview.evaluate._cluster_worker import Answer, Job, Place, compute
+from fewview.evaluate._progress import Progress
+from fewview.evaluate._runner import Outcome
 from fewview.methods.proto import Proto
-from fewview.views import FewviewError, MultiViewData
+from fewview.results._cells import Cell, Result
+from fewview.samples import FewviewError, MultiViewData
 
 distributed = pytest.importorskip("distributed", reason="pip install fewview[cluster]")
 # One process of pytest-xdist: the clusters are shared by the tests.

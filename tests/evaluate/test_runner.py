@@ -18,14 +18,14 @@ import pytest
 from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
-from fewview.evaluate.advice import give_advice
-from fewview.evaluate.cells import Cell, Result
-from fewview.evaluate.grid import make_method, units
-from fewview.evaluate.progress import PlainProgress, Progress
-from fewview.evaluate.runner import Outcome
-from fewview.evaluate.summary import REQUIRED, summarise_planned
+from fewview.evaluate._advice import give_advice
+from fewview.evaluate._grid import make_method, units
+from fewview.evaluate._progress import PlainProgress, Progress
+from fewview.evaluate._runner import Outcome
 from fewview.methods.proto import Proto
-from fewview.views import FewviewError, FewviewWarning, MultiViewData
+from fewview.results._cells import Cell, Result
+from fewview.results._summaries import REQUIRED, summarise_planned
+from fewview.samples import FewviewError, FewviewWarning, MultiViewData
 
 SMALL = {"methods": "proto", "eta": "0,0.5", "splits": 2, "episodes": 6}
 
@@ -394,7 +394,7 @@ def test_cells_are_exactly_the_documented_fields() -> None:
 
 def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from fewview.methods.marginal import Marginal
-    from fewview.methods.marginal.settings import Settings, SettingsChoice
+    from fewview.methods.marginal._settings import Settings, SettingsChoice
 
     def choose(
         self: Marginal, base: MultiViewData, task: TaskSpec, frozen: Any = None

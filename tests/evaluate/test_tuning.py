@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fewview.evaluate._tuning as tuning_module
 from fewview.episodes import TaskSpec
 from fewview.evaluate import make_grid, run
-from fewview.evaluate import tuning as tuning_module
-from fewview.evaluate.store import Store
-from fewview.evaluate.tuning import candidates, describe_tuning, folds
+from fewview.evaluate._tuning import candidates, describe_tuning, folds
 from fewview.methods import create
-from fewview.views import FewviewError, MultiViewData
+from fewview.results._store import Store
+from fewview.samples import FewviewError, MultiViewData
 
 
 def grid(**changes: object):  # type: ignore[no-untyped-def]
@@ -62,7 +62,7 @@ def test_novel_classes_are_never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(set(base.classes.tolist()))
         return usual(method, settings, base, *rest)
 
-    monkeypatch.setattr("fewview.evaluate.runner.choose", spy)
+    monkeypatch.setattr("fewview.evaluate._runner.choose", spy)
     outcome = run(grid())
     assert len(seen) == 2
     for cell, classes in zip(outcome.cells, seen, strict=True):

@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 from fewview import FewviewError, MultiViewData, create
-from fewview.methods.checks import synthetic_data
+from fewview.engine._checks import synthetic_data
 from fewview.methods.concat import Concat
 from fewview.methods.partial_nn import PartialNN, partial_distances
 

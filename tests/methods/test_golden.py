@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fewview import EpisodeSampler, TaskSpec, create, load
-from fewview.methods.registry import names
+from fewview.engine._registry import names
 
 FILE = Path(__file__).with_name("golden.json")
 N_EPISODES = 4

@@ -13,16 +13,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.checks import check_method, gather, synthetic_data
+from fewview.engine._checks import check_method, gather, synthetic_data
+from fewview.engine._streaming import BaseStream
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
-from fewview.methods.marginal.balance import balanced_softmax
-from fewview.methods.marginal.inverse import inverse
-from fewview.methods.marginal.method import MarginalState
-from fewview.methods.marginal.model import Gaussians, Kept, gather_evidence
-from fewview.methods.marginal.projection import fit_projection
-from fewview.methods.marginal.statistics import Moments
-from fewview.methods.streaming import BaseStream
+from fewview.methods.marginal._balance import balanced_softmax
+from fewview.methods.marginal._covariances import Moments
+from fewview.methods.marginal._inverse import inverse
+from fewview.methods.marginal._marginal import MarginalState
+from fewview.methods.marginal._model import Gaussians, Kept, gather_evidence
+from fewview.methods.marginal._projection import fit_projection
+from fewview.numerics._batch import EpisodeBatch
 
 EXACT: dict[str, Any] = {
     "settings": "default", "transductive": False, "dtype": "float64", "rank": None,

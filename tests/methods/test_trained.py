@@ -11,12 +11,14 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+import fewview.methods.completer as completer
+import fewview.methods.cpm as cpm
+import fewview.methods.icmsc as icmsc
 from fewview import EpisodeSampler, TaskSpec, create
-from fewview.episodes.batch import EpisodeBatch, ViewTensors
-from fewview.methods import completer, cpm, icmsc
-from fewview.methods.base import State
-from fewview.methods.checks import Case, check_method, synthetic_data
-from fewview.methods.networks import (
+from fewview.engine._checks import Case, check_method, synthetic_data
+from fewview.engine._contract import State
+from fewview.engine._registry import expand, get_entry, names
+from fewview.engine._trained import (
     Epoch,
     draw_weights,
     masked_mean_square,
@@ -24,8 +26,8 @@ from fewview.methods.networks import (
     watch_training,
 )
 from fewview.methods.proto import Proto
-from fewview.methods.registry import expand, get_entry, names
-from fewview.views import FewviewError, MissingRule, MultiViewData
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.samples import FewviewError, MissingRule, MultiViewData
 
 TRAINED = ("completer", "cpm", "cpm-gan", "icmsc")
 # Fewer epochs and narrower networks of the same method: checks are about form, not accuracy.
@@ -654,7 +656,7 @@ def test_completer_is_prepared_once_or_for_every_missing_rate() -> None:
 
 
 def test_base_masks_follow_the_task() -> None:
-    from fewview.methods.networks import masked_base
+    from fewview.engine._trained import masked_base
 
     base, _ = synthetic_data()
     for rule, eta in ((MissingRule(), 0.3), (MissingRule(kind="class"), 0.2)):

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+import fewview.methods.ugda._distribution as distribution
 from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.checks import check_method, gather, synthetic_data
-from fewview.methods.statistics import ClassStatistics
-from fewview.methods.ugda import UGDA, distribution
-from fewview.methods.ugda.aggregation import (
+from fewview.engine._checks import check_method, gather, synthetic_data
+from fewview.methods.ugda import UGDA
+from fewview.methods.ugda._aggregation import (
     aggregate_exactly,
     aggregation_loss,
     gram_coordinates,
     principal_scores,
 )
-from fewview.methods.ugda.anchors import sample_anchors, symmetric_root
-from fewview.methods.ugda.distribution import (
+from fewview.methods.ugda._anchors import sample_anchors, symmetric_root
+from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense, stack_statistics
+from fewview.methods.ugda._distribution import (
     Neighbours,
     ViewDistribution,
     estimate_distribution,
@@ -32,8 +32,8 @@ from fewview.methods.ugda.distribution import (
     nearest_rows,
     retrieve_neighbours,
 )
-from fewview.methods.ugda.evaluator import EvaluatorOptions, aggregate_with_adam
-from fewview.methods.ugda.rectification import (
+from fewview.methods.ugda._evaluator import EvaluatorOptions, aggregate_with_adam
+from fewview.methods.ugda._rectification import (
     TERMS,
     Objective,
     centres_of,
@@ -44,8 +44,9 @@ from fewview.methods.ugda.rectification import (
     rectify_fast,
     rectify_with_adam,
 )
-from fewview.methods.ugda.statistics import BaseStatistics, is_dense, stack_statistics
-from fewview.views import SCALINGS
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._moments import ClassStatistics
+from fewview.samples import SCALINGS
 
 EMPTY = torch.empty(0)
 SMALL = "ugda:n_anchors=10"

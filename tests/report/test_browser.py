@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fewview.evaluate import Grid, run
-from fewview.report.page import write_report
+from fewview.report._page import write_report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")

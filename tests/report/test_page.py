@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 from fewview.datasets import get_spec
+from fewview.drawing._svg import axis, log_axis
 from fewview.evaluate import Grid, Store, plan, run
-from fewview.evaluate.cells import Cell, Result, example_cell
-from fewview.evaluate.metrics import EpisodeMetrics, measure
-from fewview.evaluate.options import make_grid
-from fewview.report.contents import Panel, collect, costs, rankings, reliabilities, winners
-from fewview.report.examples import Example, example
-from fewview.report.page import render, write_report
-from fewview.report.provenance import commands
-from fewview.report.svg import axis, log_axis
-from fewview.views import FewviewError
+from fewview.evaluate._options import make_grid
+from fewview.report._contents import Panel, collect, costs, rankings, reliabilities, winners
+from fewview.report._examples import Example, example
+from fewview.report._page import render, write_report
+from fewview.report._provenance import commands
+from fewview.results._cells import Cell, Result, example_cell
+from fewview.results._metrics import EpisodeMetrics, measure
+from fewview.samples import FewviewError
 
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 METHODS = ("proto", "match", "bd-cspn")
@@ -443,7 +443,7 @@ def planned(command: str) -> Iterator[Cell]:
     """Cells that a command line plans, through the real command line's options."""
     from typer.main import get_command
 
-    from fewview.cli.app import app
+    from fewview.cli._app import app
 
     words = shlex.split(command)
     assert words[:2] == ["fewview", "bench"]
@@ -526,7 +526,7 @@ def test_without_data_the_page_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_command_writes_the_page_and_run_ends_with_it(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fewview.cli.app import app
+    from fewview.cli._app import app
 
     output = tmp_path / "some.html"
     words = ["report", str(store), "-o", str(output), "--where", "eta<=0.3", "--no-examples"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fewview.evaluate.statistics import average_ranks
-from fewview.report.figures import accuracy_curves, critical_difference_diagram, save_figure
-from fewview.report.tables import pivot, render, save
-from fewview.views import FewviewError
+from fewview.drawing._charts import accuracy_curves, critical_difference_diagram, save_figure
+from fewview.report._rows import pivot, render, save
+from fewview.results._intervals import average_ranks
+from fewview.samples import FewviewError
 
 
 def row(**changes: object) -> dict[str, object]:

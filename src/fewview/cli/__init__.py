@@ -13,8 +13,8 @@ def main() -> None:
     """Run the `fewview` command; wrong input is one message and exit status 2."""
     import warnings
 
-    from fewview.cli.app import app
-    from fewview.views.errors import FewviewError, FewviewWarning
+    from fewview.cli._app import app
+    from fewview.ground._errors import FewviewError, FewviewWarning
 
     usual = warnings.formatwarning
 

@@ -1,11 +1,11 @@
 """Where do samples come from? The known data sets, their loaders, the embedded default, splits."""
 
-from fewview.datasets.catalogue import data_folder, get_spec, is_present, names, path_of
-from fewview.datasets.digits import digit_views, make_digits
-from fewview.datasets.fetching import fetch
-from fewview.datasets.loading import load, load_split_column
-from fewview.datasets.spec import DatasetSpec
-from fewview.datasets.splits import ClassSplit, all_splits, class_split, draw_split
+from fewview.datasets._catalogue import data_folder, get_spec, is_present, names, path_of
+from fewview.datasets._digits import digit_views, make_digits
+from fewview.datasets._fetching import fetch
+from fewview.datasets._loading import load, load_split_column
+from fewview.datasets._spec import DatasetSpec
+from fewview.datasets._splits import ClassSplit, all_splits, class_split, draw_split
 
 __all__ = [
     "ClassSplit",

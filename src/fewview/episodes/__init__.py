@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fewview.episodes.sampler import SAMPLER_VERSION, Episodes, EpisodeSampler
-from fewview.episodes.task import TaskSpec
+from fewview.episodes._sampler import SAMPLER_VERSION, Episodes, EpisodeSampler
+from fewview.episodes._task import TaskSpec
 
 if TYPE_CHECKING:
-    from fewview.episodes.batch import EpisodeBatch, ViewTensors
+    from fewview.numerics._batch import EpisodeBatch, ViewTensors
 
 __all__ = [
     "SAMPLER_VERSION",
@@ -21,7 +21,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Tensors need torch, which takes seconds to import; drawing episodes does not.
     if name in ("EpisodeBatch", "ViewTensors"):
-        from fewview.episodes import batch
+        import fewview.numerics._batch as batch
 
         return getattr(batch, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,39 +10,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fewview.evaluate.cells import Cell, Result
-    from fewview.evaluate.grid import Grid, plan
-    from fewview.evaluate.metrics import EpisodeMetrics, measure
-    from fewview.evaluate.options import bench, make_grid
-    from fewview.evaluate.runner import Outcome, run
-    from fewview.evaluate.statistics import (
+    from fewview.evaluate._grid import Grid, plan
+    from fewview.evaluate._options import bench, make_grid
+    from fewview.evaluate._runner import Outcome, run
+    from fewview.results._cells import Cell, Result
+    from fewview.results._intervals import (
         average_ranks,
         compare_paired,
         split_interval,
         standard_error,
     )
-    from fewview.evaluate.store import Store
-    from fewview.evaluate.summary import compare, rank, summarise_stored
+    from fewview.results._metrics import EpisodeMetrics, measure
+    from fewview.results._store import Store
+    from fewview.results._summaries import compare, rank, summarise_stored
 
 _HOMES = {
-    "Cell": "cells",
-    "EpisodeMetrics": "metrics",
-    "Grid": "grid",
-    "Outcome": "runner",
-    "Result": "cells",
-    "Store": "store",
-    "average_ranks": "statistics",
-    "bench": "options",
-    "compare": "summary",
-    "compare_paired": "statistics",
-    "make_grid": "options",
-    "measure": "metrics",
-    "plan": "grid",
-    "rank": "summary",
-    "run": "runner",
-    "split_interval": "statistics",
-    "standard_error": "statistics",
-    "summarise_stored": "summary",
+    "Cell": "fewview.results._cells",
+    "EpisodeMetrics": "fewview.results._metrics",
+    "Grid": "fewview.evaluate._grid",
+    "Outcome": "fewview.evaluate._runner",
+    "Result": "fewview.results._cells",
+    "Store": "fewview.results._store",
+    "average_ranks": "fewview.results._intervals",
+    "bench": "fewview.evaluate._options",
+    "compare": "fewview.results._summaries",
+    "compare_paired": "fewview.results._intervals",
+    "make_grid": "fewview.evaluate._options",
+    "measure": "fewview.results._metrics",
+    "plan": "fewview.evaluate._grid",
+    "rank": "fewview.results._summaries",
+    "run": "fewview.evaluate._runner",
+    "split_interval": "fewview.results._intervals",
+    "standard_error": "fewview.results._intervals",
+    "summarise_stored": "fewview.results._summaries",
 }
 
 __all__ = [
@@ -69,5 +69,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -51,10 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status: 0 done, 1 some cells failed, 2 wrong input, 130 stopped by Ctrl-C.
     """
     options = vars(parser().parse_args(arguments))
-    from fewview.evaluate.options import COLUMNS, bench, make_grid, stop_message
-    from fewview.evaluate.progress import PlainProgress
-    from fewview.evaluate.summary import plain_table
-    from fewview.views import FewviewError
+    from fewview.evaluate._options import COLUMNS, bench, make_grid, stop_message
+    from fewview.evaluate._progress import PlainProgress
+    from fewview.ground._errors import FewviewError
+    from fewview.results._summaries import plain_table
 
     running = {name: options.pop(name) for name in ("store", "jobs", "cluster", "json_path")}
     try:

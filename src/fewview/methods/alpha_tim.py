@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fewview.methods.base import TUNED_SCALINGS, Tags
-from fewview.methods.registry import register
+from fewview.engine._contract import TUNED_SCALINGS, Tags
+from fewview.engine._registry import register
+from fewview.ground._errors import FewviewError
 from fewview.methods.tim import TIM
-from fewview.views import FewviewError
 
 
 @register("alpha-tim")

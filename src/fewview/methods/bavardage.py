@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.episodes import TaskSpec
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
-from fewview.methods.geometry import isometric, unit_rows
+from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
+from fewview.engine._registry import register
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
 from fewview.methods.proto import class_means, squared_distances
-from fewview.methods.registry import register
-from fewview.views import FewviewError, MultiViewData
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._geometry import isometric, unit_rows
+from fewview.samples._data import MultiViewData
 
 
 @dataclass(frozen=True)

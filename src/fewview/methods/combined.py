@@ -12,15 +12,16 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from fewview.episodes import TaskSpec
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import Method, State, Tags
+from fewview.engine._contract import Method, State, Tags
+from fewview.engine._registry import register
+from fewview.engine._streaming import cannot_stream
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
 from fewview.methods.ptmap import PTMAP
-from fewview.methods.registry import register
 from fewview.methods.rfs import RFS
-from fewview.methods.streaming import cannot_stream
-from fewview.methods.ugda import UGDA
-from fewview.views import FewviewError, MultiViewData
+from fewview.methods.ugda._ugda import UGDA
+from fewview.numerics._batch import EpisodeBatch
+from fewview.samples._data import MultiViewData
 
 
 @dataclass(frozen=True)

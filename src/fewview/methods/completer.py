@@ -17,10 +17,9 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.episodes import TaskSpec
-from fewview.episodes.batch import EpisodeBatch, ViewTensors
-from fewview.methods.base import State, Tags, choose, latent_batch
-from fewview.methods.networks import (
+from fewview.engine._contract import State, Tags, choose, latent_batch
+from fewview.engine._registry import register
+from fewview.engine._trained import (
     Epoch,
     TrainedMethod,
     all_samples,
@@ -31,9 +30,10 @@ from fewview.methods.networks import (
     masked_mean_square,
     tell,
 )
-from fewview.methods.random import raw, streams, uniform
-from fewview.methods.registry import register
-from fewview.views import MultiViewData
+from fewview.episodes._task import TaskSpec
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._tensor_draws import raw, streams, uniform
+from fewview.samples._data import MultiViewData
 
 GRAPHS = ("complete", "core")
 MISSING = ("task", "random")

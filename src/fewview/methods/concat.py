@@ -14,12 +14,13 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fewview.episodes import TaskSpec
-from fewview.episodes.batch import EpisodeBatch, ViewTensors
-from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
+from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
+from fewview.engine._registry import register
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
 from fewview.methods.partial_nn import partial_distances
-from fewview.methods.registry import register
-from fewview.views import FewviewError, MultiViewData
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.samples._data import MultiViewData
 
 IMPUTATIONS = ("mean", "zero", "knn", "none")
 # Trees that may split so few samples at all: every leaf one sample, no early stopping. Every split

@@ -14,10 +14,9 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.episodes import TaskSpec
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import State, choose, latent_batch
-from fewview.methods.networks import (
+from fewview.engine._contract import State, choose, latent_batch
+from fewview.engine._registry import register
+from fewview.engine._trained import (
     Epoch,
     TrainedMethod,
     all_samples,
@@ -29,10 +28,11 @@ from fewview.methods.networks import (
     tell,
     xavier,
 )
-from fewview.methods.padding import pad
-from fewview.methods.random import streams, uniform
-from fewview.methods.registry import register
-from fewview.views import MultiViewData
+from fewview.episodes._task import TaskSpec
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._padding import pad
+from fewview.numerics._tensor_draws import streams, uniform
+from fewview.samples._data import MultiViewData
 
 ONE_SHOT = ("clamp", "self", "skip")
 # Rows of the published scripts; data sets without a script take the row `handwritten`.

@@ -16,10 +16,9 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.episodes import TaskSpec
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import State, choose, latent_batch
-from fewview.methods.networks import (
+from fewview.engine._contract import State, choose, latent_batch
+from fewview.engine._registry import register
+from fewview.engine._trained import (
     Epoch,
     TrainedMethod,
     all_samples,
@@ -31,8 +30,9 @@ from fewview.methods.networks import (
     reduce_views,
     tell,
 )
-from fewview.methods.registry import register
-from fewview.views import MultiViewData
+from fewview.episodes._task import TaskSpec
+from fewview.numerics._batch import EpisodeBatch
+from fewview.samples._data import MultiViewData
 
 CORRELATIONS = ("pairs", "generalised")
 PENALTIES = ("columns", "entries")

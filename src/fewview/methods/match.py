@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
-from fewview.methods.geometry import unit_rows
-from fewview.methods.registry import register
-from fewview.views import FewviewError
+from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
+from fewview.engine._registry import register
+from fewview.ground._errors import FewviewError
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._geometry import unit_rows
 
 
 def attention_scores(support: Tensor, query: Tensor, members: Tensor, temperature: float) -> Tensor:

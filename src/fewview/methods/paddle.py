@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
-from fewview.methods.geometry import isometric
+from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
+from fewview.engine._registry import register
 from fewview.methods.proto import class_means, squared_distances
-from fewview.methods.registry import register
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._geometry import isometric
 
 RESCALINGS = ("minmax", "none")
 AUTHORS_WIDTH = 512  # of ResNet-18 features

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
-from fewview.methods.registry import register
+from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
+from fewview.engine._registry import register
+from fewview.numerics._batch import EpisodeBatch
 
 WEIGHTINGS = ("view", "feature")
 

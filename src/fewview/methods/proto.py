@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags
-from fewview.methods.registry import register
+from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
+from fewview.engine._registry import register
+from fewview.numerics._batch import EpisodeBatch
 
 
 def class_means(features: Tensor, members: Tensor) -> Tensor:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.episodes.batch import EpisodeBatch
-from fewview.methods.base import TUNED_SCALINGS, Method, State, Tags, choose
-from fewview.methods.geometry import isometric, unit_rows
-from fewview.methods.optimise import minimise_adam
+from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
+from fewview.engine._registry import register
 from fewview.methods.proto import class_means
-from fewview.methods.registry import register
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._geometry import isometric, unit_rows
+from fewview.numerics._optimise import minimise_adam
 
 SOLVERS = ("gd", "adm")
 CACHE = 6 * 2**20  # bytes

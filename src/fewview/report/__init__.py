@@ -4,6 +4,6 @@ Nothing here computes a result: rows come from `evaluate/summary.py`. Matplotlib
 imported by the functions that draw and print.
 """
 
-from fewview.report.tables import FORMATS, pivot, render
+from fewview.report._rows import FORMATS, pivot, render
 
 __all__ = ["FORMATS", "pivot", "render"]

@@ -3,8 +3,8 @@
 projection -> statistics -> model (evidence, posterior, scores) -> balance -> method
 """
 
-from fewview.methods.marginal.imputer import MarginalImputer
-from fewview.methods.marginal.method import Marginal, MarginalState
-from fewview.methods.marginal.statistics import MarginalStatistics
+from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._imputer import MarginalImputer
+from fewview.methods.marginal._marginal import Marginal, MarginalState
 
 __all__ = ["Marginal", "MarginalImputer", "MarginalState", "MarginalStatistics"]

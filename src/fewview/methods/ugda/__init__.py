@@ -3,6 +3,6 @@
 statistics -> distribution -> anchors -> aggregation or evaluator -> rectification -> method
 """
 
-from fewview.methods.ugda.method import UGDA, UGDATrace
+from fewview.methods.ugda._ugda import UGDA, UGDATrace
 
 __all__ = ["UGDA", "UGDATrace"]

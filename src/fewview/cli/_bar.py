@@ -1,0 +1,84 @@
+"""A progress bar on the terminal: cells done, the present cell, rate, time left."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from fewview.evaluate._progress import PlainProgress, Progress, describe_plan
+from fewview.results._cells import Cell, Result
+
+
+def make_progress() -> Progress:
+    """Choose a bar on a terminal and plain lines elsewhere."""
+    return BarProgress() if sys.stderr.isatty() else PlainProgress()
+
+
+class BarProgress(Progress):
+    """A bar drawn by rich on standard error."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as Bar
+
+        self._console = Console(stderr=True, highlight=False)
+        self._bar = Bar(
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=self._console,
+            transient=True,
+        )
+        self._task: Any = None
+        self._cell = ""
+        self._total = 0
+
+    def message(self, text: str) -> None:
+        """Write a line above the bar."""
+        self._console.print(text, markup=False)
+
+    def planned(self, total: int, reused: int, stale: int) -> None:
+        """Start the bar."""
+        self.message(describe_plan(total, reused, stale))
+        self._total = total - reused
+        if self._total:
+            # Only new cells count, so that rate and time left are right after a restart.
+            self._task = self._bar.add_task("starting", total=self._total, rate="")
+            self._bar.start()
+
+    def started(self, cell: Cell) -> None:
+        """Show the present cell."""
+        self._cell = cell.describe()
+        self._bar.update(self._task, description=self._cell)
+
+    def training(self, text: str) -> None:
+        """Show how far the training of the present cell is."""
+        self._bar.update(self._task, description=f"{self._cell}  {text}")
+
+    def finished(self, result: Result) -> None:
+        """Move the bar."""
+        self._advance()
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        """Move the bar and say what went wrong."""
+        self.message(f"failed: {cell.describe()}: {reason}")
+        self._advance()
+
+    def _advance(self) -> None:
+        task = self._bar.tasks[0]
+        rate = (task.completed + 1) / max(task.elapsed or 0.0, 1e-9)
+        self._bar.update(self._task, advance=1, rate=f"{rate:.3g} cells/s")
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bar.stop()

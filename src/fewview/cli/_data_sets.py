@@ -1,0 +1,190 @@
+"""`fewview data`: look at data sets and files, convert, download."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from fewview.cli._text import examples, print_table
+
+if TYPE_CHECKING:
+    from fewview.datasets._spec import DatasetSpec
+    from fewview.samples._data import MultiViewData
+    from fewview.samples._data import PartialRows as Rule
+
+app = typer.Typer(
+    help="Look at data sets and files, convert them, download them.",
+    no_args_is_help=True,
+    epilog=examples(
+        "fewview data list", "all known sets, and which are here",
+        "fewview data info handwritten", "views, classes, the paper's setting, source",
+        "fewview data show my_data.npz", "what a file holds",
+        "fewview data convert tables/ my_data.npz", "one table per view into one file",
+        "fewview data convert cells.h5ad cells.npz --labels cell_type", "from AnnData",
+        "fewview data convert my_data.npz my_data.mat", "for MATLAB",
+        "fewview data fetch handwritten", "download from its public address",
+    ),
+)  # fmt: skip
+
+DataDir = Annotated[
+    str | None,
+    typer.Option(help="Folder of data files. Default: $FEWVIEW_DATA, else the user's cache."),
+]
+PartialRows = Annotated[
+    str,
+    typer.Option(
+        help="Rows that are partly NaN: 'error', 'drop_view' (the view counts as missing there) or "
+        "'mean' (fill with column means)."
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
+        "an array (.npz) or a column of the label file (folder).",
+        show_default=False,
+    ),
+]
+FILE = "An .npz, .mat, .h5mu or .h5ad file, or a folder with one table per view."
+
+
+@app.command("list")
+def list_(data_dir: DataDir = None) -> None:
+    """List the known data sets and say which are present."""
+    from fewview.datasets._catalogue import data_folder, get_spec, is_present, names
+
+    lines = []
+    for name in names():
+        spec = get_spec(name)
+        here = "embedded" if spec.embedded else "yes" if is_present(name, data_dir) else "no"
+        if here == "no" and spec.fetchable:
+            here = "no, can be fetched"
+        lines.append(
+            (
+                name,
+                here,
+                "?" if spec.n_samples is None else str(spec.n_samples),
+                str(spec.n_classes),
+                _views(spec),
+                f"{spec.n_base}/{spec.n_novel}",
+                f"{spec.way}-way {spec.shot}-shot {spec.queries}",
+                spec.relation,
+            )
+        )
+    header = (
+        "data set", "present", "samples", "classes", "views", "base/novel", "task (queries)",
+        "relation to the paper's data",
+    )  # fmt: skip
+    print_table(header, lines, right=(2, 3))
+    print(f"data folder: {data_folder(data_dir)}")
+
+
+def _views(spec: DatasetSpec) -> str:
+    return ", ".join(name if width is None else f"{name} {width}" for name, width in spec.views)
+
+
+@app.command()
+def info(
+    name: Annotated[str, typer.Argument(help="A known data set, or a file.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Show what is known about a data set: views, classes, the paper's setting, source."""
+    from pathlib import Path
+
+    from fewview.datasets._catalogue import get_spec, is_present, names, path_of
+
+    if name not in names() and Path(name).exists():
+        show(name)
+        return
+    spec = get_spec(name)
+    path = path_of(name, data_dir)
+    where = "embedded" if path is None else str(path)
+    if not is_present(name, data_dir):
+        where = f"not present (expected at {where})"
+    classes = f"{spec.n_classes}: {spec.n_base} base"
+    classes += f" (of {spec.base_from})" if spec.base_from else ""
+    classes += f", {spec.n_val} validation" if spec.n_val else ""
+    classes += f", {spec.n_novel} novel"
+    classes += " (one fixed split)" if spec.fixed_split else ""
+    authors = [
+        f"{label} {value}"
+        for label, value in (
+            ("latent width", spec.latent_dim),
+            ("anchors", spec.n_anchors),
+            ("tasks per batch", spec.tasks_per_batch),
+        )
+        if value is not None
+    ]
+    facts = (
+        ("name", spec.name),
+        ("title", spec.title),
+        ("file", where),
+        ("samples", "unknown" if spec.n_samples is None else str(spec.n_samples)),
+        ("views", _views(spec)),
+        ("classes", classes),
+        ("task", f"{spec.way}-way {spec.shot}-shot, {spec.queries} queries per class"),
+        ("authors' UGDA", ", ".join(authors)),
+        ("relation", spec.relation + (f" (table {spec.paper_table})" if spec.paper_table else "")),
+        ("source", spec.source),
+        ("licence", spec.licence),
+        ("cite", spec.citation),
+        ("how to get it", spec.how_to_get),
+        ("note", spec.note),
+    )
+    for label, value in facts:
+        if value:
+            print(f"{label + ':':<15}{value}")
+
+
+@app.command()
+def show(
+    file: Annotated[str, typer.Argument(help=FILE)],
+    labels: Labels = None,
+    partial_rows: PartialRows = "error",
+) -> None:
+    """Show what a file or folder holds: samples, views, classes, which views are missing."""
+    from fewview.datasets._catalogue import names
+    from fewview.datasets._loading import load
+
+    data = load(file) if file in names() else _read(file, partial_rows, labels)
+    print(data)
+    print(data.summary())
+
+
+def _read(path: str, partial_rows: str, labels: str | None) -> MultiViewData:
+    from fewview.samples._data import MultiViewData
+
+    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help=FILE)],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="A file that ends in .npz, .mat, .h5mu or .h5ad, or a new folder."
+        ),
+    ],
+    format: Annotated[
+        str | None, typer.Option(help="For a folder: csv, parquet or npy.", show_default=False)
+    ] = None,
+    labels: Labels = None,
+    partial_rows: PartialRows = "error",
+) -> None:
+    """Convert between all file formats: .npz, .mat, .h5mu, .h5ad and folders of tables."""
+    data = _read(source, partial_rows, labels)
+    data.write(target, format=format)
+    print(f"written: {target} ({data})")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="A known data set with a public address.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Download a data set from its public address, check it, and put it into the data folder."""
+    from fewview.datasets._fetching import fetch as fetch_data
+
+    print(f"written: {fetch_data(name, data_dir)}")

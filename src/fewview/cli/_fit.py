@@ -1,0 +1,160 @@
+"""`fewview fit`: learn from base classes and write a model."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from fewview.cli._text import examples
+
+if TYPE_CHECKING:
+    from fewview.engine._contract import Method
+    from fewview.samples._data import MultiViewData
+    from fewview.samples._data import PartialRows as Rule
+
+EPILOG = examples(
+    "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",
+    "fewview fit --base base.npz --method ugda:n_neighbors=2 -o base.model", "UGDA",
+    "fewview fit --base base/ --shot 3 --eta 0.5 -o base.model", "for 3 shots, half missing",
+)  # fmt: skip
+
+PartialRows = Annotated[
+    str,
+    typer.Option(
+        help="Rows that are partly NaN: 'error', 'drop_view' (the view counts as missing there) or "
+        "'mean' (fill with column means)."
+    ),
+]
+
+
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
+        "an array (.npz) or a column of the label file (folder).",
+        show_default=False,
+    ),
+]
+
+
+def read_samples(
+    path: str, partial_rows: str = "error", labels: str | None = None
+) -> MultiViewData:
+    """Read a file or folder of samples, format by extension."""
+    from fewview.samples._data import MultiViewData
+
+    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
+
+
+def fit(
+    base: Annotated[
+        str,
+        typer.Option(
+            metavar="DATA",
+            help="Base classes: a file, or a folder of tables. Without labels, only how samples "
+            "vary is learnt (marginal, ugda).",
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The model, one file.")
+    ],
+    method: Annotated[
+        str, typer.Option(help="Method, parameters after colons: 'ugda:n_neighbors=2'.")
+    ] = "marginal",
+    way: Annotated[
+        int | None,
+        typer.Option(help="Classes per task to choose settings for. Default: up to 5."),
+    ] = None,
+    shot: Annotated[
+        int | None, typer.Option(help="Labelled samples per class to expect. Default: 1.")
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(help="Queries per class to expect. Default: 15.")
+    ] = None,
+    eta: Annotated[
+        float | None,
+        typer.Option(help="Missing rate to expect. Default: the gaps of the base set, else 0.3."),
+    ] = None,
+    labels: Labels = None,
+    partial_rows: PartialRows = "error",
+    base_rows: Annotated[
+        bool,
+        typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+) -> None:
+    """Learn from base classes and write a model for `fewview predict`.
+
+    The model holds statistics of the base classes, never their samples (unless asked), and no
+    code: it can be shipped. Automatic settings are chosen for the task given by the options.
+    """
+    from pathlib import Path
+    from time import perf_counter
+
+    from fewview.engine._fitted import usual_task
+    from fewview.engine._registry import create
+    from fewview.samples._masks import check_rate
+
+    check_writable(output)
+    clf = create(method, device=device)
+    data = read_samples(base, partial_rows, labels)
+    say(f"base set: {data}")
+    if eta is not None:
+        check_rate(eta, data.n_views)
+    task = usual_task(data, way=way, shot=shot, queries=queries, eta=eta)
+    start = perf_counter()
+    if data.labels is None:
+        clf.fit_unlabelled(data, task=task)
+        learnt = "learnt how samples vary; there are no labels, so no base classes"
+    else:
+        clf.fit_base(data, task=task)
+        learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
+    clf.save(output, base_rows=base_rows)
+    say(
+        f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"
+        f"{describe_settings(clf)}"
+    )
+    problem = why_not_reject(data)
+    if problem:
+        say(f"warning: 'fewview predict --reject' will not work with this model: {problem}")
+    print(f"written: {output} ({Path(output).stat().st_size / 1e3:.0f} kB, {method})")
+
+
+def why_not_reject(base: MultiViewData) -> str:
+    """Why there is no threshold for rejecting; empty where there is one."""
+    from fewview.engine._rejection import FEWEST_SAMPLES, too_few_classes
+
+    large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
+                for code in range(len(base.classes)))  # fmt: skip
+    return too_few_classes(len(base.classes), large)
+
+
+def check_writable(path: str) -> None:
+    """Say at once that a file cannot be written, before any work is done."""
+    from pathlib import Path
+
+    from fewview.ground._errors import FewviewError
+
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FewviewError(f"{target}: the folder {target.parent} does not exist; create it first")
+    if target.is_dir():
+        raise FewviewError(f"{target} is a folder; give the name of a file")
+
+
+def say(text: str) -> None:
+    """Tell people, not pipes."""
+    print(text, file=sys.stderr)
+
+
+def describe_settings(clf: Method) -> str:
+    """Settings that a method chose by itself, for the log."""
+    settings = getattr(clf.base.prepared.state, "settings", None)
+    if settings is None:
+        return ""
+    listed = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+                       for name, value in vars(settings).items())  # fmt: skip
+    return f"; settings: {listed}"

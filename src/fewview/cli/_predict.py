@@ -1,0 +1,236 @@
+"""`fewview predict`: classify samples with a model and a few labelled samples of new classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from fewview.cli._fit import Labels, PartialRows, check_writable, read_samples, say
+from fewview.cli._text import examples
+
+if TYPE_CHECKING:
+    from fewview.engine._contract import Method
+    from fewview.samples._data import MultiViewData
+
+EPILOG = examples(
+    "fewview predict --model base.model --support support/ --query query/ -o predictions.csv",
+    "the usual way",
+    "fewview predict --model base.model --support support/ --query query/ -o p.csv --reject 0.05",
+    "queries that look like none of the classes are called 'unknown'",
+    "fewview predict --method proto --support support.npz --query query.npz -o p.parquet",
+    "without a model of base classes",
+)  # fmt: skip
+
+FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+
+
+def predict(
+    query: Annotated[str, typer.Option(metavar="DATA", help="Samples to classify.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Predictions: .csv, .json or .parquet."
+        ),
+    ],
+    model: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What 'fewview fit' wrote.")
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Instead of --model: a method that works without base classes."),
+    ] = None,
+    support: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="A few labelled samples of every new class."),
+    ] = None,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            help="Call queries that look like none of the classes unknown; the number is the "
+            "share of known ones that may be rejected by mistake, such as 0.05."
+        ),
+    ] = None,
+    reject_label: Annotated[
+        str, typer.Option(help="What rejected queries are called.")
+    ] = "unknown",
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
+        ),
+    ] = False,
+    labels: Labels = None,
+    partial_rows: PartialRows = "error",
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+) -> None:
+    """Classify samples and write labels with probabilities.
+
+    The columns are id, label, p_CLASS for every class, views (which ones the sample has) and
+    rejected. Labels are as in the supports; labels of the queries are optional and only used to
+    print the accuracy.
+    """
+    from fewview.report._rows import save
+
+    target = Path(output)
+    form = FORMATS.get(target.suffix.lower())
+    if form is None:
+        _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
+    check_writable(output)
+    clf = _classifier(model, method, device)
+    if reject is not None and clf.base is None:
+        _refuse(
+            "--reject: a threshold for rejecting is set on base classes and there are none; give "
+            "--model with what 'fewview fit' learnt from some"
+        )
+    if support is not None:
+        supports = read_samples(support, partial_rows, labels)
+        if supports.labels is None:
+            _refuse(
+                f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
+                "id and label; in a file, name what holds them with --labels"
+            )
+        if clf.base is not None:
+            _check_views(support, supports, clf.base.view_dims, "the model")
+        clf.fit(supports)
+    elif not hasattr(clf, "support_"):
+        _refuse("give --support: a few labelled samples of every class")
+    samples = _read_queries(query, partial_rows, labels)
+    _check_views(query, samples, clf.prepared_.reference.view_dims,
+                 "the supports" if clf.base is None else "the model")  # fmt: skip
+    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label)
+    reasons = clf.explain(samples.with_labels(None)) if explain else None
+    columns = list(rows[0]) if rows else []
+    save([_written(row, form) for row in rows], columns, form, target)
+    print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
+    if reasons is not None:
+        table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
+        lines = reasons.rows()
+        save(lines, list(lines[0]) if lines else [], "csv", table)
+        reasons.save(picture)
+        print(f"written: {table}")
+        print(f"written: {picture}")
+    _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
+
+
+def _read_queries(path: str, partial_rows: str, labels: str | None) -> MultiViewData:
+    from fewview.ground._errors import FewviewError
+
+    if labels is None:
+        return read_samples(path, partial_rows)
+    try:
+        return read_samples(path, partial_rows, labels)
+    except FewviewError as problem:
+        # Labels of queries are optional, so that theirs may be missing where supports have them.
+        # Anything else that is wrong with the file is found by reading it once more.
+        samples = read_samples(path, partial_rows).with_labels(None)
+        say(f"queries are read without labels: {problem}")
+        return samples
+
+
+def _check_views(path: str, samples: MultiViewData, known: dict[str, int], where: str) -> None:
+    """Say that a view is not known, in words of files and folders."""
+    from difflib import get_close_matches
+
+    from fewview.ground._errors import shorten
+
+    for view in samples.view_names:
+        if view not in known:
+            near = get_close_matches(view, list(known), n=1)
+            advice = f"did you mean {near[0]!r}?" if near else "take it out of the data"
+            _refuse(f"{path}: {where} has no view {view!r} (it has {shorten(known)}); {advice}")
+
+
+def _classifier(model: str | None, method: str | None, device: str) -> Method:
+    if (model is None) == (method is None):
+        _refuse("give either --model FILE (from 'fewview fit') or --method NAME")
+    if model is not None:
+        from fewview.engine._saving import load_model
+
+        return load_model(model, device=device)
+    from fewview.engine._registry import create
+
+    return create(method or "", device=device)
+
+
+def prediction_rows(
+    clf: Method, query: MultiViewData, reject: float | None, reject_label: str
+) -> list[dict[str, Any]]:
+    """One row per query: id, label, probabilities, views, rejected."""
+    from fewview.engine._rejection import rejection_label
+
+    proba = clf.predict_proba(query)
+    gone = [False] * len(query) if reject is None else clf.rejected(query, reject).tolist()
+    unknown = None if reject is None else rejection_label(clf.classes_, reject_label)
+    ids = range(len(query)) if query.ids is None else query.ids.tolist()
+    classes = clf.classes_.tolist()
+    rows = []
+    for row, name in enumerate(ids):
+        entry: dict[str, Any] = {
+            "id": name,
+            "label": unknown if gone[row] else classes[int(proba[row].argmax())],
+        }
+        for code, label in enumerate(classes):
+            entry[f"p_{label}"] = round(float(proba[row, code]), 6)
+        entry["views"] = "+".join(
+            view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
+        )
+        entry["rejected"] = gone[row]
+        rows.append(entry)
+    return rows
+
+
+def _written(row: dict[str, Any], form: str) -> dict[str, Any]:
+    if form == "csv":
+        return row | {"rejected": "true" if row["rejected"] else "false"}
+    # Numbers and the word for rejected ones do not go into one column of a parquet file.
+    return row | {"label": str(row["label"])} if form == "parquet" else row
+
+
+def _tell_accuracy(
+    rows: list[dict[str, Any]], samples: MultiViewData, classes: list[Any], rejecting: bool
+) -> None:
+    """The queries had labels after all: say how many were met.
+
+    Rejected queries and those of classes that no support has are counted apart.
+    """
+    from fewview.ground._errors import shorten
+
+    if samples.labels is None:
+        return
+    labelled = [
+        (row, label)
+        for row, label in zip(rows, samples.labels.tolist(), strict=True)
+        if label is not None
+    ]
+    strange = [(row, label) for row, label in labelled if label not in classes]
+    right = [row["label"] == label for row, label in labelled
+             if label in classes and not row["rejected"]]  # fmt: skip
+    parts = []
+    if strange:
+        names = shorten(map(str, dict.fromkeys(label for _, label in strange)))
+        text = f"{_queries(len(strange))} a label that no support has ({names})"
+        if rejecting:
+            text += f", {sum(row['rejected'] for row, _ in strange)} rejected"
+        parts.append(text)
+    if right:
+        share = f"{100 * sum(right) / len(right):.1f} %"
+        kept = " that were not rejected" if rejecting else ""
+        parts.append(
+            f"accuracy on the other {len(right)}{kept} is {share}" if strange
+            else f"accuracy {share} on {len(right)} labelled queries{kept}"
+        )  # fmt: skip
+    if parts:
+        say("; ".join(parts))
+
+
+def _queries(count: int) -> str:
+    return "1 query has" if count == 1 else f"{count} queries have"
+
+
+def _refuse(message: str) -> NoReturn:
+    from fewview.ground._errors import FewviewError
+
+    raise FewviewError(message)

@@ -1,0 +1,296 @@
+"""`fewview results`: look at a store, filter, compare, export."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fewview.cli._text import examples, print_table
+
+if TYPE_CHECKING:
+    from fewview.results._cells import Result
+    from fewview.results._summaries import Row
+
+EPILOG = examples(
+    "fewview results", "everything in the default store",
+    "fewview results demo/results.sqlite --where 'eta<=0.3' --where 'method=proto|ptmap'",
+    "some of it",
+    "fewview results --where dataset=digits --format csv --output out.csv", "export",
+    "fewview results --level cell --format json", "one row per class split",
+    "fewview results --where eta=0.5 --compare", "paired tests and average ranks",
+    "fewview results --diagram ranks.svg", "critical-difference diagram",
+)  # fmt: skip
+
+GROUP_COLUMNS = (
+    "dataset", "base", "method", "method_version", "tuned", "scaling", "padding", "way", "shot",
+    "queries", "query_counts", "missing", "eta", "seed", "dtype", "device", "accuracy",
+    "standard_error", "ci_low", "ci_high", "split_low", "split_high", "n_splits", "n_episodes",
+    "balanced_accuracy", "log_loss", "brier", "ece", "seconds", "seconds_base", "status",
+)  # fmt: skip
+CELL_COLUMNS = (
+    "dataset", "base", "split", "novel", "method", "tune", "chosen", "scaling", "padding",
+    "parameters", "method_version", "sampler_version", "way", "shot", "queries", "query_counts",
+    "missing", "eta", "seed", "dtype", "device", "start", "stop", "accuracy",
+    "balanced_accuracy", "log_loss", "brier", "ece", "seconds", "seconds_base", "created", "host",
+    "status", "hash",
+)  # fmt: skip
+EPISODE_COLUMNS = (
+    "dataset", "split", "novel", "method", "eta", "episode", "accuracy", "balanced_accuracy",
+    "log_loss", "brier", "status", "hash",
+)  # fmt: skip
+COMPARE_COLUMNS = (
+    "dataset", "eta", "one", "two", "difference", "low", "high", "wins", "losses", "n_splits",
+    "p_t", "p_wilcoxon", "p_t_holm", "p_wilcoxon_holm",
+)  # fmt: skip
+# What fits on a page: LaTeX and Markdown tables have these unless --columns says otherwise.
+PAGE_COLUMNS = (
+    "dataset", "method", "eta", "accuracy", "standard_error", "ci_low", "ci_high", "split_low",
+    "split_high", "n_episodes",
+)  # fmt: skip
+# What tells groups apart; terminals and pages show those that differ.
+KEYS = (
+    "base", "method_version", "tuned", "scaling", "padding", "way", "shot", "queries",
+    "query_counts", "missing", "seed", "dtype", "device", "n_splits", "status",
+)  # fmt: skip
+LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUMNS}
+
+
+def results(
+    store: Annotated[
+        str | None,
+        typer.Argument(help="File of results; by default where 'bench' keeps them."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Condition such as 'dataset=digits', 'eta<=0.3', 'method~ugda' (contains), "
+            "'method=proto|ptmap' (one of), 'status=current'. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="table, csv, json, parquet, latex or markdown.")
+    ] = "table",
+    level: Annotated[
+        str,
+        typer.Option(help="One row per 'group' (over class splits), per 'cell' or per 'episode'."),
+    ] = "group",
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Columns, separated by commas. Default: all (LaTeX, Markdown: some)."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write there instead of the terminal.")
+    ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Compare methods in pairs on the same class splits, and rank them."
+        ),
+    ] = False,
+    diagram: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw average ranks (.png, .svg or .pdf)."),
+    ] = None,
+) -> None:
+    """Show what a store holds; results of older method versions are marked stale."""
+    import fewview.results._store as stores
+    from fewview.evaluate._options import store_path
+    from fewview.ground._errors import FewviewError
+    from fewview.report._rows import FORMATS, render, save
+
+    if format not in FORMATS:
+        raise FewviewError(f"--format {format}: use one of {', '.join(FORMATS)}")
+    if level not in LEVELS:
+        raise FewviewError(f"--level {level}: use one of {', '.join(LEVELS)}")
+    if format == "parquet" and output is None:
+        raise FewviewError("parquet is not text; give the name of a file with --output")
+    conditions = where or []
+    wanted = [text for text in conditions if not text.strip().startswith("status")]
+    with stores.Store(store_path(store), write=False) as reader:
+        found = reader.select(wanted)
+    if not found:
+        of_these = f" that meets {' and '.join(wanted)}" if wanted else ""
+        raise FewviewError(
+            f"{store_path(store)}: no result{of_these}; 'fewview bench --store ...' adds results"
+        )
+    found, status = _by_status(found, [text for text in conditions if text not in wanted])
+    if compare or diagram:
+        current = [result for result in found if status[result.cell.hash] != "stale"]
+        rows, usual = _compare(current, diagram, quiet=not compare)
+        if not compare:
+            return
+    else:
+        rows, usual = _rows(found, status, level), LEVELS[level]
+        if level == "group" and format in ("latex", "markdown"):
+            usual = (*PAGE_COLUMNS[:2], *_differing(rows), *PAGE_COLUMNS[2:])
+    shown = _chosen(columns, rows, usual)
+    if output is not None:
+        save(rows, shown, format, output)
+        print(f"written: {output} ({len(rows)} rows)", file=sys.stderr)
+    elif format == "table" and sys.stdout.isatty() and shown == GROUP_COLUMNS:
+        _print_groups(rows)
+    elif format == "table":
+        _print(rows, shown)
+    else:
+        print(render(rows, shown, format))
+    n_stale = sum(value == "stale" for value in status.values())
+    if n_stale:
+        note = f"{n_stale} cell(s) are stale: stored by an older version; 'bench' recomputes them"
+        print(note, file=sys.stderr)
+
+
+def _by_status(found: list[Result], conditions: list[str]) -> tuple[list[Result], dict[str, str]]:
+    from fewview.ground._errors import FewviewError
+    from fewview.results._stale import statuses
+
+    status = statuses(found)
+    for condition in conditions:
+        _, sign, value = condition.partition("!=" if "!=" in condition else "=")
+        if not sign or value.strip() not in ("current", "stale", "unknown"):
+            raise FewviewError(f"condition {condition!r}: status is current, stale or unknown")
+        found = [
+            result
+            for result in found
+            if (status[result.cell.hash] == value.strip()) == (sign == "=")
+        ]
+    return found, {result.cell.hash: status[result.cell.hash] for result in found}
+
+
+def _rows(found: list[Result], status: dict[str, str], level: str) -> list[Row]:
+    from dataclasses import asdict
+
+    from fewview.results._metrics import PER_EPISODE
+    from fewview.results._summaries import group_of, summarise_stored
+
+    if level == "group":
+        first = {group_of(result.cell): result.cell.hash for result in found}
+        rows = summarise_stored(found)
+        for row, key in zip(rows, dict.fromkeys(group_of(r.cell) for r in found), strict=True):
+            row["status"] = status[first[key]]
+        return rows
+    if level == "cell":
+        out = []
+        for result in found:
+            means = {
+                name: float(getattr(result.metrics, name).mean()) * (100 if "acc" in name else 1)
+                for name in PER_EPISODE
+            }
+            extra = {
+                name: getattr(result, name)
+                for name in ("seconds", "seconds_base", "chosen", "created", "host")
+            }
+            out.append(
+                asdict(result.cell)
+                | means
+                | extra
+                | {"ece": result.metrics.ece, "hash": result.cell.hash}
+                | {"status": status[result.cell.hash]}
+            )
+        return out
+    return [
+        {
+            "dataset": result.cell.dataset,
+            "split": result.cell.split,
+            "novel": list(result.cell.novel),
+            "method": result.cell.method,
+            "eta": result.cell.eta,
+            "episode": result.cell.start + k,
+            "status": status[result.cell.hash],
+            "hash": result.cell.hash,
+        }
+        | {
+            name: float(getattr(result.metrics, name)[k]) * (100 if "acc" in name else 1)
+            for name in PER_EPISODE
+        }
+        for result in found
+        for k in range(len(result.metrics))
+    ]
+
+
+def _compare(
+    found: list[Result], diagram: str | None, quiet: bool
+) -> tuple[list[Row], tuple[str, ...]]:
+    from fewview.results._summaries import compare, rank
+
+    ranking, blocks = rank(found)
+    if diagram is not None:
+        from fewview.drawing._charts import critical_difference_diagram, save_figure
+
+        for file in save_figure(critical_difference_diagram(ranking, blocks), diagram):
+            print(f"written: {file}", file=sys.stderr)
+    if not quiet:
+        friedman = ranking.p_friedman  # not defined for two methods
+        test = "" if friedman != friedman else f", Friedman p {friedman:.2g}"
+        print(
+            f"average ranks over {ranking.n_blocks} {blocks} (critical difference "
+            f"{ranking.critical_difference:.2f}{test}): "
+            + ", ".join(
+                f"{name} {value:.2f}"
+                for name, value in zip(ranking.names, ranking.ranks, strict=True)
+            ),
+            file=sys.stderr,
+        )
+    rows = compare(found)
+    places = {name: k for k, name in enumerate(dict.fromkeys(row["dataset"] for row in rows))}
+    rows.sort(key=lambda row: (places[row["dataset"]], row["eta"]))
+    return rows, COMPARE_COLUMNS
+
+
+def _chosen(columns: str | None, rows: list[Row], usual: tuple[str, ...]) -> tuple[str, ...]:
+    from fewview.ground._errors import FewviewError
+
+    if columns is None:
+        return usual
+    wanted = tuple(part.strip() for part in columns.split(",") if part.strip())
+    known = {*usual, *(rows[0] if rows else ())}
+    for name in wanted:
+        if name not in known and rows:
+            raise FewviewError(f"--columns: no column {name!r}; there are {', '.join(known)}")
+    return wanted
+
+
+def _differing(rows: list[Row]) -> list[str]:
+    """What tells these groups apart, beside data set, method and missing rate."""
+    from fewview.results._summaries import cell_text
+
+    return [key for key in KEYS if len({cell_text(row.get(key)) for row in rows}) > 1]
+
+
+def _print_groups(rows: list[Row]) -> None:
+    """Print groups in few columns, for a terminal: numbers with their errors in one entry."""
+    from fewview.results._summaries import cell_text
+
+    keys = _differing(rows)
+    header = ["dataset", "method", *keys, "eta", "accuracy", "95 %", "splits", "log-loss", "ECE"]
+    lines = []
+    for row in rows:
+        low, high = row["split_low"], row["split_high"]
+        lines.append(
+            [
+                row["dataset"],
+                row["method"],
+                *(cell_text(row.get(key)) for key in keys),
+                f"{row['eta']:.3g}",
+                f"{row['accuracy']:.1f} ±{row['standard_error']:.1f}",
+                f"{row['ci_low']:.1f}-{row['ci_high']:.1f}",
+                "" if low is None else f"{low:.0f}-{high:.0f}",
+                f"{row['log_loss']:.2f}",
+                f"{row['ece']:.3f}",
+            ]
+        )
+    print_table(header, lines, right=range(2 + len(keys), len(header)))
+
+
+def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
+    from fewview.results._summaries import cell_text
+
+    lines = [[cell_text(row.get(name)) for name in columns] for row in rows]
+    right = [
+        k
+        for k, name in enumerate(columns)
+        if all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
+    ]
+    print_table(columns, lines, right=right)

@@ -1,0 +1,566 @@
+"""Common checks that every method must pass, for this package's methods and for anyone else's.
+
+`check_method(MyMethod())` makes a small data set of its own and raises an AssertionError that names
+the check that failed. It takes seconds for methods that train no networks.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import Tensor
+
+from fewview.engine._contract import Method, Prepared
+from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.samples._data import MultiViewData
+
+WAY = 3
+WIDTHS = {"colour": 5, "shape": 8, "sound": 3}
+BASE_CLASSES = tuple(f"base{index}" for index in range(6))
+NOVEL_CLASSES = ("ape", "bee", "cat", "dog")
+LARGEST_ETA = 2 / 3
+
+
+def synthetic_data(seed: int = 0, per_class: int = 20) -> tuple[MultiViewData, MultiViewData]:
+    """Make a small base set (6 classes) and novel set (4 classes) with three correlated views.
+
+    Args:
+        seed: another seed gives other samples.
+        per_class: samples of every class.
+
+    Example:
+        >>> base, novel = synthetic_data()
+        >>> base
+        MultiViewData(120 samples, views: colour[5], shape[8], sound[3], 6 classes, 0.0% missing)
+    """
+    rng = np.random.default_rng(seed)
+    names = np.repeat(np.array([*BASE_CLASSES, *NOVEL_CLASSES], dtype=object), per_class)
+    centres = rng.normal(size=(10, 4))
+    # The last four classes are placed far apart, so that a method that learns is seen to learn.
+    centres[6:] = 2.0 * np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    hidden = centres.repeat(per_class, axis=0) + 0.5 * rng.normal(size=(len(names), 4))
+    views = {}
+    for view, width in WIDTHS.items():
+        mixing = rng.normal(size=(4, width))
+        views[view] = 3.0 + hidden @ mixing + 0.3 * rng.normal(size=(len(names), width))
+    data = MultiViewData(views, names)
+    is_base = np.isin(names.astype(str), BASE_CLASSES)
+    return data[is_base], data[~is_base]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method under test together with the data it is tested on."""
+
+    method: Method
+    base: MultiViewData
+    novel: MultiViewData
+    n_tasks: int
+    n_random_tasks: int
+
+    @property
+    def tolerance(self) -> float:
+        """Largest difference of float64 probabilities that counts as equal."""
+        tags = self.method.tags
+        return 1e-3 if tags.trained else 1e-5 if tags.iterative else 1e-8
+
+    def variant(self, **parameters: Any) -> Method:
+        """Clone the method in float64 on the CPU, with some parameters changed."""
+        settings: dict[str, Any] = {"dtype": "float64", "device": "cpu", **parameters}
+        method: Method = clone(self.method).set_params(**settings)
+        return method
+
+    @cached_property
+    def method64(self) -> Method:
+        """The method in float64."""
+        return self.variant()
+
+    def task(self, eta: float = 0.3, shot: int | tuple[int, ...] = 2, queries: int = 5) -> TaskSpec:
+        """Return the shape of the tasks: 3-way, 2-shot unless told otherwise."""
+        return TaskSpec(way=WAY, shot=shot, queries=queries, eta=eta)
+
+    def episodes(self, task: TaskSpec, count: int | None = None) -> Episodes:
+        """Draw tasks from the novel classes."""
+        return EpisodeSampler(self.novel, task).draw(0, count or self.n_tasks)
+
+    def setting(
+        self, task: TaskSpec, count: int | None = None, method: Method | None = None
+    ) -> tuple[Method, Prepared, EpisodeBatch]:
+        """Return the method, what it learnt from the base set, and a batch of scaled tasks."""
+        method = method or self.method64
+        prepared = method.prepare_base(self.base, task)
+        return method, prepared, gather(method, prepared, self.novel, self.episodes(task, count))
+
+
+def gather(
+    method: Method, prepared: Prepared, data: MultiViewData, episodes: Episodes
+) -> EpisodeBatch:
+    """Build the scaled tensors of some tasks, as `Method.score_episodes` does, with labels."""
+    scaled = prepared.scaling.transform(data.like(prepared.reference), np.dtype(method.dtype).type)
+    dtype = torch.float64 if method.dtype == "float64" else torch.float32
+    return ViewTensors.of(scaled, method.torch_device, dtype).gather(episodes)
+
+
+def _probabilities(method: Method, prepared: Prepared, batch: EpisodeBatch) -> Tensor:
+    scores = method.score_batch(batch.without_query_labels(), prepared)
+    return torch.softmax(scores.double().cpu(), dim=-1)
+
+
+def _accuracy(probabilities: Tensor, labels: Tensor) -> float:
+    return float((probabilities.argmax(-1) == labels.cpu()).double().mean())
+
+
+def _expect_close(found: Tensor, wanted: Tensor, tolerance: float, what: str) -> None:
+    assert found.shape == wanted.shape, f"{what}: shape {found.shape} instead of {wanted.shape}"
+    worst = float((found - wanted).abs().max()) if found.numel() else 0.0
+    assert worst <= tolerance, f"{what}: probabilities move by up to {worst:.2g}"
+
+
+def _expect_same_answers(case: Case, change: Callable[[EpisodeBatch], Any], what: str) -> None:
+    """Score tasks as they are and changed; `change` returns the batch and how to undo it."""
+    tags = case.method.tags
+    count = None if tags.deterministic else case.n_random_tasks
+    method, prepared, batch = case.setting(case.task(), count)
+    before = _probabilities(method, prepared, batch)
+    changed, undo = change(batch)
+    after = undo(_probabilities(method, prepared, changed))
+    _compare(case, before, after, batch, what)
+
+
+def _compare(case: Case, before: Tensor, after: Tensor, batch: EpisodeBatch, what: str) -> None:
+    if case.method.tags.deterministic:
+        _expect_close(after, before, case.tolerance, what)
+        return
+    assert batch.query_labels is not None
+    scores = [100 * _accuracy(part, batch.query_labels) for part in (before, after)]
+    allowed = 2.0 * max(1.0, (200 / batch.n_tasks) ** 0.5)
+    assert abs(scores[0] - scores[1]) <= allowed, (
+        f"{what}: accuracy goes from {scores[0]:.1f} to {scores[1]:.1f} over {batch.n_tasks} tasks"
+    )
+
+
+# ---------------------------------------------------------------------------- the estimator face
+
+
+def check_parameters(case: Case) -> None:
+    """`get_params`, `set_params`, `clone` and pickling keep every parameter."""
+    method = case.method
+    parameters = method.get_params(deep=False)
+    for name, value in parameters.items():
+        assert getattr(method, name) is value, f"parameter {name!r} is not stored as it was given"
+    copy = clone(method)
+    assert copy.key() == method.key(), "clone changes parameters"
+    for name, value in parameters.items():
+        assert copy.set_params(**{name: value}) is copy, "set_params must return the method"
+    assert copy.key() == method.key(), "set_params with its own parameters changes something"
+    assert pickle.loads(pickle.dumps(method)).key() == method.key(), "pickling changes parameters"
+    learnt = [name for name in vars(clone(method)) if name.endswith("_")]
+    assert not learnt, f"{learnt} exists before fit"
+    assert method.name, "the class has no name; use @register or set the class attribute `name`"
+
+
+def check_estimator(case: Case) -> None:
+    """`fit`, `predict` and `predict_proba` have the right shapes, sums and labels."""
+    support, query = _split(case, shots=2)
+    clf = case.variant(base=case.base)
+    assert clf.fit(support) is clf, "fit must return the method"
+    assert clf.classes_.tolist() == sorted(NOVEL_CLASSES[:WAY]), f"classes_ is {clf.classes_}"
+    proba = clf.predict_proba(query)
+    assert proba.shape == (len(query), WAY), f"predict_proba has shape {proba.shape}"
+    assert np.allclose(proba.sum(axis=1), 1.0), "probabilities do not sum to one"
+    assert (proba >= 0).all(), "a probability is negative"
+    predicted = clf.predict(query)
+    assert predicted.shape == (len(query),), f"predict has shape {predicted.shape}"
+    assert (predicted == clf.classes_[proba.argmax(axis=1)]).all(), (
+        "predict and predict_proba disagree"
+    )
+    assert np.array_equal(proba, clf.predict_proba(query)), "the same call twice differs"
+    again = case.variant(base=case.base).fit(support.with_labels(None), support.labels)
+    assert np.array_equal(proba, again.predict_proba(query)), "fit(X, y) differs from fit(X)"
+
+
+def check_fitted_base(case: Case) -> None:
+    """A clone keeps the base set and gives the same answers."""
+    support, query = _split(case, shots=2)
+    first = case.variant().fit_base(case.base, task=case.task())
+    copy = clone(first)
+    assert copy.base is not None, "clone loses the base set"
+    assert copy.base.fingerprint == case.base.fingerprint, "clone changes the base set"
+    wanted = first.fit(support).predict_proba(query)
+    found = copy.fit(support).predict_proba(query)
+    assert np.array_equal(wanted, found), "a clone with the same base set answers differently"
+    if not case.method.tags.needs_base:
+        alone = case.variant(base=None).fit(support).predict_proba(query)
+        assert np.isfinite(alone).all(), "without a base set probabilities are not finite"
+
+
+def check_bad_input(case: Case) -> None:
+    """Bad input raises a FewviewError (a ValueError) with a message."""
+    support, _ = _split(case, shots=2)
+    clf = case.variant(base=case.base).fit(support)
+    one_class = support[support.labels == NOVEL_CLASSES[0]]
+    wider = {view: np.ones((4, width + 1)) for view, width in WIDTHS.items()}
+    _expect_error(lambda: clone(clf).fit(one_class), "supports of one class")
+    _expect_error(lambda: clone(clf).fit(support.with_labels(None)), "supports without labels")
+    _expect_error(lambda: clone(clf).fit(case.base), "a base class among the supports")
+    _expect_error(lambda: clf.predict(wider), "queries of another width")
+    _expect_error(lambda: clf.predict({"smell": np.ones((4, 2))}), "queries with an unknown view")
+    _expect_error(lambda: clone(clf).set_params(scaling="huge").fit(support), "unknown scaling")
+    _expect_error(lambda: clone(clf).set_params(padding="foam").fit(support), "unknown padding")
+    if case.method.tags.needs_base:
+        _expect_error(lambda: case.variant(base=None).fit(support), "no base set")
+
+
+def _expect_error(action: Callable[[], Any], what: str) -> None:
+    try:
+        action()
+    except FewviewError as error:
+        _expect_message(error, what)
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__} instead of FewviewError") from error
+    else:
+        raise AssertionError(f"{what}: no error")
+
+
+def _expect_message(error: FewviewError, what: str) -> None:
+    assert str(error), f"{what}: the error has no message"
+
+
+def _split(case: Case, shots: int) -> tuple[MultiViewData, MultiViewData]:
+    """Supports and queries of three novel classes, some views missing."""
+    chosen = np.flatnonzero(np.isin(case.novel.labels.astype(str), NOVEL_CLASSES[:WAY]))  # type: ignore[union-attr]
+    data = case.novel[chosen]
+    mask = np.ones((len(data), len(WIDTHS)), dtype=bool)
+    mask[1::4, 0] = mask[2::4, 1] = mask[3::6, 2] = False
+    data = data.with_mask(mask)
+    rank = np.array([np.sum(data.codes[:row] == code) for row, code in enumerate(data.codes)])
+    return data[rank < shots], data[(rank >= shots) & (rank < shots + 6)]
+
+
+# ---------------------------------------------------------------------------- invariances
+
+
+def check_view_order(case: Case) -> None:
+    """The order of the views does not matter."""
+    order = list(reversed(WIDTHS))
+    method = case.method64
+    task = case.task()
+    count = None if case.method.tags.deterministic else case.n_random_tasks
+    episodes = case.episodes(task, count)
+    place = [list(WIDTHS).index(view) for view in order]
+    turned = replace(
+        episodes,
+        support_mask=episodes.support_mask[..., place],
+        query_mask=episodes.query_mask[..., place],
+        view_names=tuple(order),
+    )
+    base, novel = case.base.select_views(order), case.novel.select_views(order)
+    prepared, other = method.prepare_base(case.base, task), method.prepare_base(base, task)
+    batch = gather(method, prepared, case.novel, episodes)
+    before = _probabilities(method, prepared, batch)
+    after = _probabilities(method, other, gather(method, other, novel, turned))
+    _compare(case, before, after, batch, "views in another order")
+
+
+def check_sample_order(case: Case) -> None:
+    """The order of supports and of queries does not matter."""
+
+    def supports(batch: EpisodeBatch) -> Any:
+        order = _order(batch.n_support)
+        return _reorder(batch, support=order), lambda out: out
+
+    def queries(batch: EpisodeBatch) -> Any:
+        order = _order(batch.n_query)
+        return _reorder(batch, query=order), lambda out: out[:, order.argsort()]
+
+    _expect_same_answers(case, supports, "supports in another order")
+    _expect_same_answers(case, queries, "queries in another order")
+
+
+def check_task_order(case: Case) -> None:
+    """The order of the tasks does not matter, random draws included."""
+    method, prepared, batch = case.setting(case.task())
+    order = _order(batch.n_tasks)
+    before = _probabilities(method, prepared, batch)
+    after = _probabilities(method, prepared, batch.tasks(order))
+    _expect_close(after[order.argsort()], before, case.tolerance, "tasks in another order")
+
+
+def check_relabelling(case: Case) -> None:
+    """Numbering the classes differently numbers the answers differently, nothing else."""
+
+    def relabel(batch: EpisodeBatch) -> Any:
+        order = torch.tensor([2, 0, 1])
+        changed = replace(batch, support_labels=order[batch.support_labels])
+        return changed, lambda out: out[..., order]
+
+    _expect_same_answers(case, relabel, "classes numbered differently")
+
+
+def check_query_labels(case: Case) -> None:
+    """Query labels are not used: permuting or removing them changes nothing."""
+    method, prepared, batch = case.setting(case.task())
+    assert batch.query_labels is not None
+    wanted = method.score_batch(batch, prepared)
+    turned = replace(batch, query_labels=(batch.query_labels + 1) % WAY)
+    for what, other in (("permuting", turned), ("removing", batch.without_query_labels())):
+        assert torch.equal(method.score_batch(other, prepared), wanted), (
+            f"{what} the query labels changes the scores"
+        )
+
+
+def check_batch_size(case: Case) -> None:
+    """A batch of one gives the same answers as a batch of many."""
+    method, prepared, batch = case.setting(case.task())
+    many = _probabilities(method, prepared, batch)
+    count = min(batch.n_tasks, 4)
+    one = [_probabilities(method, prepared, batch.tasks([index])) for index in range(count)]
+    _expect_close(torch.cat(one), many[:count], case.tolerance, "one task at a time")
+
+
+def _order(count: int) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(count).permutation(count))
+
+
+def _reorder(
+    batch: EpisodeBatch, support: Tensor | None = None, query: Tensor | None = None
+) -> EpisodeBatch:
+    changes: dict[str, Any] = {}
+    if support is not None:
+        changes["support"] = tuple(view[:, support] for view in batch.support)
+        changes["support_mask"] = batch.support_mask[:, support]
+        changes["support_labels"] = batch.support_labels[:, support]
+    if query is not None:
+        changes["query"] = tuple(view[:, query] for view in batch.query)
+        changes["query_mask"] = batch.query_mask[:, query]
+        changes["query_labels"] = None
+    return replace(batch, **changes)
+
+
+# ---------------------------------------------------------------------------- numbers
+
+
+def check_float32(case: Case) -> None:
+    """float32 agrees with float64 as far as the kind of method allows."""
+    tags = case.method.tags
+    count = case.n_tasks if tags.trained else 10 * case.n_tasks
+    task = case.task()
+    _, prepared, batch = case.setting(task, count)
+    double = _probabilities(case.method64, prepared, batch)
+    method, prepared, batch = case.setting(task, count, case.variant(dtype="float32"))
+    single = _probabilities(method, prepared, batch)
+    if tags.trained:
+        assert batch.query_labels is not None
+        gap = 100 * (_accuracy(double, batch.query_labels) - _accuracy(single, batch.query_labels))
+        allowed = 0.5 + 100 * 0.5 / (batch.n_tasks * batch.n_query) ** 0.5
+        assert abs(gap) <= allowed, f"float32 changes the accuracy by {gap:.1f} points"
+        return
+    agree = float((double.argmax(-1) == single.argmax(-1)).double().mean())
+    # Random draws and ties that are broken by order make more of a rounding error.
+    wanted = 0.98 if not tags.deterministic else 0.995 if tags.iterative else 0.999
+    assert agree >= wanted, f"float32 agrees with float64 in {100 * agree:.1f} % of predictions"
+    if not tags.iterative and tags.deterministic:
+        _expect_close(single, double, 1e-3, "float32 instead of float64")
+
+
+def check_finite(case: Case) -> None:
+    """NaN never leaves: odd tasks give finite scores."""
+    method, prepared, batch = case.setting(case.task(eta=LARGEST_ETA, shot=1))
+    odd = {
+        "every second view missing": batch,
+        "a constant view": replace(
+            batch,
+            support=tuple(torch.ones_like(view) for view in batch.support),
+            query=tuple(torch.ones_like(view) for view in batch.query),
+        ),
+        "all features zero": replace(
+            batch,
+            support=tuple(torch.zeros_like(view) for view in batch.support),
+            query=tuple(torch.zeros_like(view) for view in batch.query),
+        ),
+        "far outliers": replace(batch, query=tuple(1e4 * view for view in batch.query)),
+        "a view that nobody has": _without_view(case.setting(case.task(eta=0.0, shot=1))[2]),
+        "queries that repeat a support": replace(
+            batch,
+            query=tuple(view[:, :1].expand_as(q) for view, q in zip(batch.support, batch.query)),  # noqa: B905
+            query_mask=batch.support_mask[:, :1].expand_as(batch.query_mask),
+        ),
+    }
+    for what, tasks in odd.items():
+        scores = method.score_batch(tasks.without_query_labels(), prepared)
+        wanted = (tasks.n_tasks, tasks.n_query, tasks.way)
+        assert scores.shape == wanted, f"{what}: scores of shape {tuple(scores.shape)}"
+        assert bool(torch.isfinite(scores).all()), f"{what}: scores are not finite"
+
+
+def _without_view(batch: EpisodeBatch) -> EpisodeBatch:
+    keep = torch.tensor([True, True, False])
+    return replace(
+        batch,
+        support=(*batch.support[:2], torch.zeros_like(batch.support[2])),
+        query=(*batch.query[:2], torch.zeros_like(batch.query[2])),
+        support_mask=batch.support_mask & keep,
+        query_mask=batch.query_mask & keep,
+    )
+
+
+def check_missing_views(case: Case) -> None:
+    """Every missing rate up to the largest works, with a complete and with a partial base set."""
+    accuracies = []
+    for eta in (0.0, 0.3, LARGEST_ETA):
+        method, prepared, batch = case.setting(case.task(eta=eta))
+        assert batch.query_labels is not None
+        accuracies.append(_accuracy(_probabilities(method, prepared, batch), batch.query_labels))
+    assert accuracies[0] > 0.6, (
+        f"accuracy {100 * accuracies[0]:.0f} % on easy complete data (chance is 33 %)"
+    )
+    assert accuracies[1] > 0.4, f"accuracy {100 * accuracies[1]:.0f} % with 30 % missing"
+    holes = np.ones((len(case.base), len(WIDTHS)), dtype=bool)
+    holes[::3, 0] = holes[1::3, 2] = False
+    try:
+        partial = method.prepare_base(case.base.with_mask(holes), case.task())
+    except FewviewError as error:
+        _expect_message(error, "a partial base set is refused")
+        return
+    scores = method.score_batch(batch.without_query_labels(), partial)
+    assert bool(torch.isfinite(scores).all()), "a partial base set gives scores that are not finite"
+
+
+def check_single_query(case: Case) -> None:
+    """One query alone gets a sensible answer, or an error that says why not."""
+    method, prepared, batch = case.setting(case.task(eta=0.0), 4 * case.n_tasks)
+    assert batch.query_labels is not None
+    found = []
+    for index in (0, 5, 10):  # one of every class: queries come class by class
+        only = replace(
+            batch,
+            query=tuple(view[:, index : index + 1] for view in batch.query),
+            query_mask=batch.query_mask[:, index : index + 1],
+            query_labels=None,
+        )
+        try:
+            out = method.score_batch(only, prepared)
+        except FewviewError as error:
+            _expect_message(error, "a single query is refused")
+            return
+        assert out.shape == (batch.n_tasks, 1, WAY), f"scores of shape {tuple(out.shape)}"
+        found.append(out[:, 0].argmax(-1).cpu() == batch.query_labels[:, index].cpu())
+    share = float(torch.stack(found).double().mean())
+    assert share > 0.5, f"single queries are right in {100 * share:.0f} % of easy tasks"
+    none = replace(
+        batch,
+        query=tuple(view[:, :0] for view in batch.query),
+        query_mask=batch.query_mask[:, :0],
+        query_labels=None,
+    )
+    assert method.score_batch(none, prepared).shape == (batch.n_tasks, 0, WAY), "no query at all"
+
+
+def check_unequal_shots(case: Case) -> None:
+    """Classes may have different numbers of supports."""
+    method, prepared, batch = case.setting(case.task(eta=0.2, shot=(1, 2, 4)))
+    out = _probabilities(method, prepared, batch)
+    assert batch.query_labels is not None
+    share = _accuracy(out, batch.query_labels)
+    assert share > 0.36, f"accuracy {100 * share:.0f} % with 1, 2 and 4 shots (chance is 33 %)"
+
+
+def check_side_effects(case: Case) -> None:
+    """Scoring changes neither its input nor any global random generator, and repeats itself."""
+    for eta in (0.0, 0.3):  # complete tasks reach a method without the copy that padding makes
+        method, prepared, batch = case.setting(case.task(eta=eta))
+        copies = [view.clone() for view in (*batch.support, *batch.query)]
+        numpy_state: Any = np.random.get_state()  # noqa: NPY002
+        torch_state = torch.random.get_rng_state()
+        first = method.score_batch(batch, prepared)
+        now: Any = np.random.get_state()  # noqa: NPY002
+        assert np.array_equal(numpy_state[1], now[1]), "numpy's global generator was touched"
+        assert numpy_state[2] == now[2], "numpy's global generator was touched"
+        same = torch.equal(torch_state, torch.random.get_rng_state())
+        assert same, "torch's global generator was touched"
+        for before, after in zip(copies, (*batch.support, *batch.query), strict=True):
+            assert torch.equal(before, after), "scores changes the batch it is given"
+        again = method.score_batch(batch, prepared)
+        assert torch.equal(first, again), "the same batch twice differs"
+
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "parameters": check_parameters,
+    "estimator": check_estimator,
+    "fitted base": check_fitted_base,
+    "bad input": check_bad_input,
+    "view order": check_view_order,
+    "sample order": check_sample_order,
+    "task order": check_task_order,
+    "relabelling": check_relabelling,
+    "query labels": check_query_labels,
+    "batch size": check_batch_size,
+    "float32": check_float32,
+    "finite": check_finite,
+    "missing views": check_missing_views,
+    "single query": check_single_query,
+    "unequal shots": check_unequal_shots,
+    "side effects": check_side_effects,
+}
+
+
+def check_method(
+    method: Method,
+    *,
+    only: Sequence[str] | None = None,
+    n_tasks: int | None = None,
+    n_random_tasks: int | None = None,
+    data: tuple[MultiViewData, MultiViewData] | None = None,
+) -> None:
+    """Run the common checks on a method; an AssertionError names the check that failed.
+
+    Invariances are exact up to rounding for methods that draw no random numbers and hold within 2
+    points over 200 tasks (2.8 over 100) for the others; methods that train networks are compared
+    more loosely.
+
+    Args:
+        method: an instance; it is cloned, never changed.
+        only: names of checks to run, from `CHECKS`; all of them when None.
+        n_tasks: tasks per check: 12, or 4 for methods that train networks, when None.
+        n_random_tasks: tasks where answers agree on average only: 100, or 12, when None.
+        data: base and novel samples with the views and classes of `synthetic_data`.
+
+    Raises:
+        AssertionError: with the name of the method and of the check.
+
+    Example:
+        >>> from fewview.methods.proto import Proto
+        >>> check_method(Proto(), only=["relabelling", "query labels"])
+    """
+    trained = method.tags.trained
+    base, novel = data or synthetic_data()
+    case = Case(
+        method=method,
+        base=base,
+        novel=novel,
+        n_tasks=n_tasks or (4 if trained else 12),
+        n_random_tasks=n_random_tasks or (12 if trained else 100),
+    )
+    for name in CHECKS if only is None else only:
+        if name not in CHECKS:
+            raise FewviewError(f"no check {name!r}; the checks are {', '.join(CHECKS)}")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                CHECKS[name](case)
+        except Exception as error:
+            kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            raise AssertionError(
+                f"{type(method).__name__} fails the check {name!r}: {kind}{error}"
+            ) from error

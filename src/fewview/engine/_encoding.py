@@ -1,0 +1,400 @@
+"""Learnt things as plain JSON and named arrays, and back, without ever naming code to run.
+
+A file may only speak of methods that are registered and of the dataclasses that their states are
+made of. Everything else it holds is numbers, text and arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from fewview.engine._contract import Method
+from fewview.engine._fitted import FittedBase
+from fewview.engine._registry import get_entry, names
+from fewview.engine._rejection import Thresholds
+from fewview.engine._state import Prepared, State
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
+from fewview.samples._data import MultiViewData
+from fewview.samples._masks import MissingRule
+from fewview.samples._scaling import SCALINGS, ViewScaling
+
+PLAIN = (str, int, float, bool, type(None))
+# Say where and from what, not how: not part of a model.
+NOT_SAVED = ("base", "device", "max_memory")
+Arrays = dict[str, NDArray[Any]]
+Document = dict[str, Any]
+
+
+class Writer:
+    """Collects arrays while objects are turned into JSON."""
+
+    def __init__(self) -> None:
+        self.arrays: Arrays = {}
+
+    def array(self, value: Any, where: str) -> Document:
+        """Put an array away under a readable name."""
+        name = f"{len(self.arrays)}.{where}"
+        self.arrays[name] = np.array(value, order="C")  # a copy: views of one array may overlap
+        return {"array": name}
+
+    def value(self, value: Any, where: str) -> Any:
+        """Turn tensors, tuples, dicts, dataclasses of states and plain values into JSON."""
+        if isinstance(value, Tensor):
+            return self.array(value.detach().cpu().numpy(), where) | {"tensor": True}
+        if isinstance(value, np.ndarray):
+            return self.array(value, where)
+        if isinstance(value, (tuple, list)):
+            items = [self.value(item, f"{where}.{k}") for k, item in enumerate(value)]
+            return {"tuple" if isinstance(value, tuple) else "list": items}
+        if isinstance(value, dict):
+            pairs = [
+                [plain(key), self.value(item, f"{where}.{key}")] for key, item in value.items()
+            ]
+            return {"dict": pairs}
+        if is_dataclass(value) and not isinstance(value, type):
+            name = type(value).__name__
+            if name not in state_classes():
+                raise FewviewError(f"{name} is not part of a method's state and cannot be saved")
+            found = {
+                item.name: self.value(getattr(value, item.name), f"{where}.{item.name}")
+                for item in fields(value)
+            }
+            return {"class": name, "fields": found}
+        return plain(value)
+
+    def data(self, data: MultiViewData, where: str) -> Document:
+        """Samples: one array per view."""
+        return {
+            "views": [[v, self.array(block, f"{where}.{v}")] for v, block in data.views.items()],
+            "labels": None if data.labels is None else [plain(x) for x in data.labels.tolist()],
+            "ids": None if data.ids is None else [plain(x) for x in data.ids.tolist()],
+            "columns": {view: list(columns) for view, columns in data.columns.items()},
+            "name": data.name,
+        }
+
+    def task(self, task: TaskSpec) -> Document:
+        """The shape of a task; patterns as the different ones and how often each occurs."""
+        rule = task.missing
+        patterns = None
+        if rule.patterns is not None:
+            rows, counts = np.unique(rule.patterns, axis=0, return_counts=True)
+            patterns = {"rows": rows.tolist(), "counts": counts.tolist()}
+        return {
+            "way": task.way,
+            "shot": list(task.shot) if isinstance(task.shot, tuple) else task.shot,
+            "queries": task.queries,
+            "eta": task.eta,
+            "query_counts": task.query_counts,
+            "missing": {
+                "kind": rule.kind,
+                "patterns": patterns,
+                "view_rates": None if rule.view_rates is None else list(rule.view_rates),
+                "strength": rule.strength,
+            },
+        }
+
+    def prepared(self, prepared: Prepared, where: str) -> Document:
+        """Scaling, means and state."""
+        scaling, reference = prepared.scaling, prepared.reference
+        return {
+            "scaling": {
+                "rule": scaling.rule,
+                "unit": bool(scaling.unit),
+                "shift": {v: self.array(x, f"{where}.shift.{v}") for v, x in scaling.shift.items()},
+                "factor": {
+                    v: self.array(x, f"{where}.factor.{v}") for v, x in scaling.factor.items()
+                },
+            },
+            "means": self.value(prepared.base_means, f"{where}.means"),
+            "state": self.value(prepared.state, f"{where}.state"),
+            "view_dims": list(map(list, reference.view_dims.items())),
+            "columns": {view: list(columns) for view, columns in reference.columns.items()},
+            "seconds": prepared.seconds,
+        }
+
+    def base(self, base: FittedBase, rows: bool) -> Document:
+        """What was learnt from base classes, and the rows only if asked."""
+        limits = base.thresholds
+        return {
+            "method": base.method,
+            "key": base.key,
+            "classes": [plain(label) for label in base.classes],
+            "fingerprint": base.fingerprint,
+            "task": self.task(base.task),
+            "prepared": self.prepared(base.prepared, "base"),
+            "thresholds": None
+            if limits is None
+            else {
+                "shots": list(limits.shots),
+                "quantiles": self.array(limits.quantiles, "thresholds"),
+            },
+            "n_samples": base.n_samples,
+            "rows": self.data(base.rows, "rows") if rows and base.rows is not None else None,
+            "sample": self.data(base.sample, "sample")
+            if rows and base.sample is not None
+            else None,
+        }
+
+
+class Reader:
+    """Turns JSON and arrays back into objects; everything unexpected is an error."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+
+    def array(self, value: Any, kinds: str = "fiub") -> NDArray[Any]:
+        """Look an array up and check its kind of numbers."""
+        array = self.arrays[value["array"]]
+        if array.dtype.kind not in kinds:
+            raise FewviewError(f"array {value['array']!r} holds {array.dtype} values")
+        return array
+
+    def value(self, value: Any) -> Any:
+        """The opposite of `Writer.value`."""
+        if isinstance(value, PLAIN):
+            return value
+        if "array" in value:
+            array = self.array(value)
+            return torch.from_numpy(array.copy()) if value.get("tensor") else array
+        if "tuple" in value:
+            return tuple(self.value(item) for item in value["tuple"])
+        if "list" in value:
+            return [self.value(item) for item in value["list"]]
+        if "dict" in value:
+            return {key: self.value(item) for key, item in value["dict"]}
+        return self.state(value)
+
+    def state(self, value: Document) -> Any:
+        """A dataclass of a method's state, by name, from those that are known here."""
+        kind = state_classes().get(value["class"])
+        if kind is None:
+            raise FewviewError(
+                f"it holds a {value['class']}, which no method here knows; install the package "
+                "that the method came from"
+            )
+        given: Document = value["fields"]
+        known = {item.name: item for item in fields(kind)}
+        strange = sorted(set(given) - set(known))
+        lacking = [
+            name
+            for name, item in known.items()
+            if name not in given and item.default is MISSING and item.default_factory is MISSING
+        ]
+        if strange or lacking:
+            raise FewviewError(f"{value['class']} does not have the fields {strange + lacking}")
+        return kind(**{name: self.value(item) for name, item in given.items()})
+
+    def data(self, value: Document) -> MultiViewData:
+        """Samples."""
+        views = {view: self.array(block, "f") for view, block in value["views"]}
+        return MultiViewData(
+            views, value["labels"], ids=value["ids"], columns=value["columns"], name=value["name"]
+        )
+
+    def task(self, value: Document) -> TaskSpec:
+        """The shape of a task."""
+        rule = value["missing"]
+        patterns = None
+        if rule["patterns"] is not None:
+            rows = np.array(rule["patterns"]["rows"], dtype=bool)
+            patterns = np.repeat(rows, rule["patterns"]["counts"], axis=0)
+        rates = rule["view_rates"]
+        shot = value["shot"]
+        return TaskSpec(
+            way=value["way"],
+            shot=tuple(shot) if isinstance(shot, list) else shot,
+            queries=value["queries"],
+            eta=value["eta"],
+            query_counts=value["query_counts"],
+            missing=MissingRule(
+                rule["kind"], patterns, None if rates is None else tuple(rates), rule["strength"]
+            ),
+        )
+
+    def prepared(self, value: Document) -> Prepared:
+        """Scaling, means and state, with shapes that fit each other."""
+        scaling = value["scaling"]
+        if scaling["rule"] not in SCALINGS:
+            raise FewviewError(f"unknown scaling {scaling['rule']!r}")
+        dims = dict(value["view_dims"])
+        parts = []
+        for name in ("shift", "factor"):
+            found = {view: self.array(item, "f") for view, item in scaling[name].items()}
+            if list(found) != list(dims) or any(
+                block.shape not in ((), (dims[view],)) for view, block in found.items()
+            ):
+                raise FewviewError("the scaling does not fit the views")
+            parts.append(found)
+        means = self.value(value["means"])
+        if means is not None and [tuple(m.shape) for m in means] != [(d,) for d in dims.values()]:
+            raise FewviewError("the means do not fit the views")
+        state = self.value(value["state"])
+        if not isinstance(state, State):
+            raise FewviewError("the state is no state of a method")
+        blocks = {view: np.zeros((0, width), dtype=np.float32) for view, width in dims.items()}
+        return Prepared(
+            scaling=ViewScaling(scaling["rule"], parts[0], parts[1], unit=scaling["unit"]),
+            base_means=means,
+            state=state,
+            reference=MultiViewData(blocks, columns=value["columns"]),
+            seconds=value["seconds"],
+        )
+
+    def base(self, value: Document) -> FittedBase:
+        """What was learnt from base classes."""
+        limits = value["thresholds"]
+        thresholds = None
+        if limits is not None:
+            quantiles = self.array(limits["quantiles"], "f")
+            thresholds = Thresholds(tuple(limits["shots"]), quantiles)
+        return FittedBase(
+            method=value["method"],
+            key=value["key"],
+            classes=tuple(value["classes"]),
+            fingerprint=value["fingerprint"],
+            task=self.task(value["task"]),
+            prepared=self.prepared(value["prepared"]),
+            rows=None if value["rows"] is None else self.data(value["rows"]),
+            thresholds=thresholds,
+            n_samples=value["n_samples"],
+            # Files of earlier versions do not have it.
+            sample=None if value.get("sample") is None else self.data(value["sample"]),
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON holds as it is, or say that it cannot be saved.
+
+    Example:
+        >>> plain(np.int64(3))
+        3
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, PLAIN):
+        raise FewviewError(
+            f"{value!r} cannot be saved: only numbers, text and truth values can (labels and "
+            "parameters too)"
+        )
+    return value
+
+
+@cache
+def state_classes() -> dict[str, type[Any]]:
+    """Dataclasses that states of registered methods are made of, by name.
+
+    Example:
+        >>> {"BaseStatistics", "MarginalState", "Projection"} <= set(state_classes())
+        True
+    """
+    names()  # reads every module, so that all subclasses exist
+    out: dict[str, type[Any]] = {}
+    todo: list[Any] = [State]
+    while todo:
+        kind = todo.pop()
+        if isinstance(kind, type) and is_dataclass(kind):
+            if kind.__name__ in out:
+                continue
+            out[kind.__name__] = kind
+            todo += get_type_hints(kind).values()
+            todo += kind.__subclasses__() if issubclass(kind, State) else []
+        else:
+            todo += get_args(kind)
+    return out
+
+
+# ------------------------------------------------------------------ methods
+
+
+def write_method(method: Method) -> Document:
+    """A method as its registered name and its parameters.
+
+    All of them are written, because defaults may change; one that is no plain value (a scikit-learn
+    estimator) only as "what the name stands for".
+
+    Example:
+        >>> from fewview.engine._registry import create
+        >>> write_method(create("proto:padding=zero"))["parameters"]["padding"]
+        'zero'
+    """
+    best: Document | None = None
+    most = -1
+    problem = FewviewError(
+        f"{type(method).__name__} is not a registered method, so that a file cannot name it; use "
+        "@register"
+    )
+    for name in names():
+        entry = get_entry(name)
+        if entry.factory is not type(method):
+            continue
+        usual, parameters, same = entry.create(), {}, 0
+        try:
+            for key, value in method.get_params(deep=False).items():
+                if key in NOT_SAVED:
+                    continue
+                alike = _same(value, getattr(usual, key))
+                same += alike
+                if not (alike and isinstance(value, BaseEstimator)):
+                    parameters[key] = _write_parameter(key, value)
+        except FewviewError as error:
+            problem = error
+            continue
+        if same > most:
+            best, most = {"name": name, "version": method.version, "parameters": parameters}, same
+    if best is None:
+        raise problem
+    return best
+
+
+def _same(one: Any, two: Any) -> bool:
+    if isinstance(one, Method) and isinstance(two, Method):
+        return type(one) is type(two) and one.key() == two.key()
+    return type(one) is type(two) and repr(one) == repr(two)
+
+
+def _write_parameter(name: str, value: Any) -> Any:
+    if isinstance(value, Method):
+        return {"method": write_method(value)}
+    if isinstance(value, tuple):
+        return {"tuple": [_write_parameter(name, item) for item in value]}
+    try:
+        return plain(value)
+    except FewviewError:
+        raise FewviewError(
+            f"parameter {name}={value!r} cannot be saved; only numbers, text, truth values, tuples "
+            "of them and methods can"
+        ) from None
+
+
+def read_method(document: Document) -> Method:
+    """The opposite of `write_method`.
+
+    Example:
+        >>> read_method({"name": "proto", "version": 1, "parameters": {"padding": "zero"}}).padding
+        'zero'
+    """
+    method = get_entry(document["name"]).create()
+    parameters = {name: _read_parameter(v) for name, v in document["parameters"].items()}
+    strange = set(parameters) - set(method.get_params(deep=False))
+    if strange:
+        raise FewviewError(f"{document['name']} has no parameter {sorted(strange)[0]!r} here")
+    method.set_params(**parameters)
+    method.validate()
+    return method
+
+
+def _read_parameter(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "method" in value:
+            return read_method(value["method"])
+        return tuple(_read_parameter(item) for item in value["tuple"])
+    return value

@@ -1,0 +1,272 @@
+"""Reasons: what each view says about a query, as arrays, as a frame and as a picture.
+
+Any method can be asked: a view is taken away from all queries, and what changes is its share of the
+decision. Methods that know better (`Marginal`) fill in the same `Explanation` their own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewview.ground._errors import FewviewError
+from fewview.numerics._batch import EpisodeBatch
+
+FloatArray = NDArray[np.float64]
+# Queries that a picture shows at most.
+MOST_ROWS = 30
+OTHER_QUERIES = "from_the_other_queries"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why queries were decided as they were.
+
+    Attributes:
+        scores: log-scores, centred over classes, [n_query, way].
+        contributions: what each view adds to them, [n_query, V, way]; over views, with
+            `together`, they sum to `scores`, and a missing view adds exactly nothing.
+        without: log-scores had the view been missing, [n_query, V, way]; where it is the only
+            one a query has, nothing is known and all classes are equal.
+        decided: class decided for, as position, [n_query].
+        decided_without: class decided for without the view, [n_query, V]; -1 where the query
+            has no other view.
+        uncertainty: what supports leave open about a class mean: its posterior variance as a
+            share of its variance before any support was seen, per class and view, [way, V];
+            1 means that nothing is known. Empty for methods that cannot tell.
+        view_names: names of the views.
+        mask: which views queries have, bool [n_query, V].
+        classes: labels of the classes, [way].
+        ids: identifiers of the queries, or their row numbers.
+        neighbours: per query, the base classes it was likened to, the nearest first; empty for
+            methods that retrieve none.
+        together: what looking at the other queries adds to `scores`, [n_query, way]; `without`
+            and `decided_without` then are what supports alone say. Empty where the
+            contributions of the views are the whole score.
+    """
+
+    scores: FloatArray
+    contributions: FloatArray
+    without: FloatArray
+    decided: NDArray[np.int64]
+    decided_without: NDArray[np.int64]
+    uncertainty: FloatArray
+    view_names: tuple[str, ...]
+    mask: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
+    classes: tuple[Any, ...] = ()
+    ids: tuple[Any, ...] = ()
+    neighbours: tuple[tuple[Any, ...], ...] = ()
+    together: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @property
+    def runner_up(self) -> NDArray[np.int64]:
+        """The second best class, as position, [n_query]."""
+        others = np.array(self.scores)
+        others[np.arange(len(others)), self.decided] = -np.inf
+        return np.asarray(others.argmax(axis=1), dtype=np.int64)
+
+    @property
+    def margin(self) -> FloatArray:
+        """Log-odds of the decided class against the runner-up, [n_query]."""
+        rows = np.arange(len(self))
+        out: FloatArray = self.scores[rows, self.decided] - self.scores[rows, self.runner_up]
+        return out
+
+    @property
+    def support_of_views(self) -> FloatArray:
+        """What each view adds to the margin, [n_query, V].
+
+        With `support_of_other_queries`, rows sum to `margin`.
+        """
+        rows = np.arange(len(self))
+        parts = self.contributions
+        out: FloatArray = parts[rows, :, self.decided] - parts[rows, :, self.runner_up]
+        return out
+
+    @property
+    def support_of_other_queries(self) -> FloatArray:
+        """What looking at the other queries adds to the margin, [n_query]."""
+        if not self.together.size:
+            return np.zeros(len(self))
+        rows = np.arange(len(self))
+        out: FloatArray = self.together[rows, self.decided] - self.together[rows, self.runner_up]
+        return out
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict per query: id, views, label, runner-up, margin, each view's part of it.
+
+        Example:
+            >>> from fewview.methods.proto import Proto
+            >>> clf = Proto().fit({"a": [[0.0], [9.0]], "b": [[1.0], [5.0]]}, ["cat", "dog"])
+            >>> row = clf.explain({"a": [[8.0]]}).rows()[0]
+            >>> row["views"], row["label"], row["runner_up"], row["from_b"]
+            ('a', 'dog', 'cat', 0.0)
+        """
+        probability = np.exp(self.scores - self.scores.max(axis=1, keepdims=True))
+        probability /= probability.sum(axis=1, keepdims=True)
+        parts, margins, seconds = self.support_of_views, self.margin, self.runner_up
+        others = self.support_of_other_queries
+        out = []
+        for n in range(len(self)):
+            row: dict[str, Any] = {
+                "id": self.ids[n],
+                "views": "+".join(v for v, has in zip(self.view_names, self.mask[n]) if has),  # noqa: B905
+                "label": self.classes[self.decided[n]],
+                "probability": float(probability[n, self.decided[n]]),
+                "runner_up": self.classes[seconds[n]],
+                "margin": float(margins[n]),
+            }
+            for v, view in enumerate(self.view_names):
+                row[f"from_{view}"] = float(parts[n, v])
+            if self.together.size:
+                row[OTHER_QUERIES] = float(others[n])
+            for v, view in enumerate(self.view_names):
+                other = int(self.decided_without[n, v])
+                row[f"label_without_{view}"] = None if other < 0 else self.classes[other]
+            if self.neighbours:
+                row["nearest_base_classes"] = "+".join(map(str, self.neighbours[n]))
+            out.append(row)
+        return out
+
+    def frame(self) -> Any:
+        """`rows` as a pandas frame."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise FewviewError(
+                "frames need pandas: pip install 'fewview[frames]' (rows() works without)"
+            ) from None
+        return pd.DataFrame(self.rows())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what each view adds to the margin, one bar per query; returns the axes.
+
+        Args:
+            ax: matplotlib axes; new ones when None. At most 30 queries are drawn.
+        """
+        import matplotlib.pyplot as plt
+
+        rows = self.rows()[:MOST_ROWS]
+        if ax is None:
+            _, ax = plt.subplots(figsize=(8, 1.2 + 0.3 * max(len(rows), 3)), layout="constrained")
+        place = np.arange(len(rows))
+        bars = [(f"from_{view}", view, f"C{v}") for v, view in enumerate(self.view_names)]
+        if self.together.size:
+            bars.append((OTHER_QUERIES, "the other queries", "0.7"))
+        for sign in (1, -1):
+            start = np.zeros(len(rows))
+            for key, name, colour in bars:
+                part = np.array([row[key] for row in rows], dtype=float)
+                part = np.where(np.sign(part) == sign, part, 0.0)
+                ax.barh(place, part, left=start, color=colour, label=name if sign == 1 else None)
+                start = start + part
+        margins = [row["margin"] for row in rows]
+        ax.plot(margins, place, "k|", markersize=9, label="margin")
+        ax.axvline(0.0, color="black", linewidth=0.8)
+        names = [f"{row['id']}: {row['label']} (not {row['runner_up']})" for row in rows]
+        ax.set_yticks(place, names)
+        ax.invert_yaxis()
+        ax.set_xlabel("log-odds of the decided class against the runner-up")
+        ax.legend(title="view", fontsize="small")
+        return ax
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the picture (`.png`, `.svg`, `.pdf`), whole or not at all."""
+        import matplotlib.pyplot as plt
+
+        from fewview.ground._whole_files import replacing
+
+        figure = self.plot().figure
+        try:
+            with replacing(path) as temporary:
+                figure.savefig(temporary, dpi=150)
+        except ValueError as error:
+            raise FewviewError(f"{path}: {error}") from None
+        finally:
+            plt.close(figure)
+
+
+def explain_by_leaving_out(
+    batch: EpisodeBatch, score: Callable[[EpisodeBatch], Tensor]
+) -> Explanation:
+    """Explain one task by taking every view away from all queries in turn.
+
+    A view's contribution is what the score loses without it, and what the views then lack to the
+    whole score is shared among them in equal parts. Queries that have no other view stay out of
+    the task while it is taken away.
+
+    Args:
+        batch: one scaled task with its gaps.
+        score: scores such a task, [1, n_query, way].
+    """
+    mask = batch.query_mask[0]
+    whole = _centred(score(batch)[0])
+    without = torch.zeros(batch.n_views, *whole.shape, dtype=torch.float64)
+    for view in range(batch.n_views):
+        rest = mask.clone()
+        rest[:, view] = False
+        keep = rest.any(-1) & mask[:, view]
+        stay = (mask.any(-1) & ~mask[:, view]) | keep
+        rows = stay.nonzero()[:, 0]
+        without[view] = whole
+        without[view, (mask[:, view] & ~rest.any(-1)).cpu()] = 0.0
+        if bool(keep.any()):
+            found = _centred(score(_with_queries(batch, rows, rest[rows]))[0])
+            chosen = keep[rows].cpu()
+            without[view, rows[keep[rows]].cpu()] = found[chosen]
+    mask = mask.cpu()
+    seen = mask.T[..., None].double()  # [V, N, 1]
+    added = seen * (whole - without)
+    rest_of_it = (whole - added.sum(0)) / seen.sum(0).clamp(min=1)
+    contributions = added + seen * rest_of_it
+    eye = torch.eye(batch.n_views, dtype=torch.bool)
+    other = (mask & ~eye[:, None]).any(-1)  # [V, N]
+    decided_without = torch.where(other, without.argmax(-1), -1)
+    return Explanation(
+        scores=whole.numpy(),
+        contributions=contributions.transpose(0, 1).numpy(),
+        without=without.transpose(0, 1).numpy(),
+        decided=whole.argmax(-1).numpy(),
+        decided_without=decided_without.T.numpy(),
+        uncertainty=np.zeros((0, 0)),
+        view_names=batch.view_names,
+    )
+
+
+def add_other_queries(found: Explanation, scores: Tensor) -> Explanation:
+    """Reasons from supports alone, completed to the scores that decided.
+
+    Args:
+        found: what the views of a query say by themselves.
+        scores: log-scores by which queries were decided, [n_query, way].
+    """
+    whole = _centred(scores).numpy()
+    return replace(
+        found,
+        scores=whole,
+        together=whole - found.contributions.sum(1),
+        decided=scores.argmax(-1).cpu().numpy(),
+    )
+
+
+def _centred(scores: Tensor) -> Tensor:
+    logs = torch.log_softmax(scores.double().cpu(), dim=-1)
+    return logs - logs.mean(-1, keepdim=True)
+
+
+def _with_queries(batch: EpisodeBatch, rows: Tensor, mask: Tensor) -> EpisodeBatch:
+    """The same task with some of its queries, and fewer views of them."""
+    query = tuple(
+        view[:, rows] * mask[None, :, index, None] for index, view in enumerate(batch.query)
+    )
+    return replace(batch, query=query, query_mask=mask[None], query_labels=None)

@@ -1,0 +1,270 @@
+"""The open world: queries that look like none of the classes, and where to draw the line.
+
+How well a query fits a class is a method's `typicality`. What is still usual is learnt from base
+classes: some of them play new classes, and the fit of samples to their own class is noted, by the
+number of shots and of views that a query has. A wanted false-reject rate is a quantile of that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewview.engine._state import DTYPES, Prepared, State
+from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._task import TaskSpec
+from fewview.ground._draws import combine, raw, smallest, stream_key
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.samples._data import MultiViewData
+from fewview.samples._masks import MissingRule, largest_rate
+from fewview.samples._scaling import fit_scaling
+
+if TYPE_CHECKING:
+    from fewview.engine._contract import Method
+
+FEWEST_CLASSES = 4
+FEWEST_SAMPLES = 4
+FEWEST_LARGE = 2
+N_FOLDS = 4
+EPISODES = 8
+QUERIES = 15
+MOST_WAYS = 5
+MOST_SAMPLES = 20_000
+SHOTS = (1, 2, 3, 5, 10)
+FEWEST_QUERIES = 50
+# Dense where rates are wanted: small ones.
+LEVELS = np.concatenate([np.linspace(0, 0.1, 101), np.linspace(0.11, 1.0, 90)])
+FloatArray = NDArray[np.float64]
+
+
+def nearest_support(batch: EpisodeBatch) -> Tensor:
+    """Minus the partial distance to the nearest support of every class, [tasks, n_query, way].
+
+    Where a query and a support share no view, the mean over the pairs of the query that do, or of
+    the task, stands in.
+
+    Args:
+        batch: scaled tasks with their gaps.
+    """
+    from fewview.methods.partial_nn import partial_distances
+
+    distances, shared = partial_distances(
+        batch.query, batch.support, batch.query_mask, batch.support_mask
+    )
+    share = shared.to(distances)
+    everyone = distances.sum((1, 2), keepdim=True) / share.sum((1, 2), keepdim=True).clamp(min=1)
+    count = share.sum(2, keepdim=True)
+    own = torch.where(count > 0, distances.sum(2, keepdim=True) / count.clamp(min=1), everyone)
+    distances = torch.where(shared, distances, own)
+    members = batch.one_hot() > 0  # [T, N_S, K]
+    return -torch.where(members[:, None], distances[..., None], torch.inf).amin(2)
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """Quantiles of how well base samples fit their own class.
+
+    Attributes:
+        shots: numbers of supports per class that tasks were drawn with.
+        quantiles: [shots, views, levels]: entry v - 1 is about queries with v views.
+
+    Example:
+        >>> limits = Thresholds((1, 5), np.zeros((2, 3, len(LEVELS))) + LEVELS)
+        >>> limits.at(0.05, shots=np.array([1, 4]), n_views=np.array([3, 1])).tolist()
+        [0.05, 0.05]
+    """
+
+    shots: tuple[int, ...]
+    quantiles: FloatArray
+
+    def at(self, rate: float, shots: NDArray[Any], n_views: NDArray[Any]) -> FloatArray:
+        """Smallest typicality that is not rejected, for queries of classes with so many shots.
+
+        Args:
+            rate: wanted share of known queries that are rejected.
+            shots: supports of the class in question, [n].
+            n_views: views of the query, [n].
+        """
+        check_reject(rate)
+        known = np.array(self.shots)
+        place = np.abs(np.asarray(shots)[:, None] - known).argmin(axis=1)
+        rows = self.quantiles[place, np.asarray(n_views) - 1]  # [n, levels]
+        return np.array([np.interp(rate, LEVELS, row) for row in rows], dtype=np.float64)
+
+
+def check_reject(rate: Any) -> float:
+    """Return a false-reject rate, or say what it must be.
+
+    Example:
+        >>> check_reject(0.05)
+        0.05
+    """
+    if isinstance(rate, bool) or not isinstance(rate, (int, float, np.floating)):
+        raise FewviewError(f"reject is {rate!r}; give a false-reject rate such as 0.05")
+    if not 0 < rate < 1:
+        raise FewviewError(f"reject is {rate}; give a false-reject rate between 0 and 1")
+    return float(rate)
+
+
+def too_few_classes(n_classes: int, n_large: int = FEWEST_LARGE) -> str:
+    """Why queries cannot be rejected with so few base classes; empty where they can be.
+
+    Args:
+        n_classes: base classes.
+        n_large: those among them with enough samples to play new classes.
+
+    Examples:
+        >>> too_few_classes(3)
+        'rejecting needs at least 4 base classes that play new ones; this model has 3'
+        >>> too_few_classes(4)
+        ''
+    """
+    if n_classes < FEWEST_CLASSES:
+        return (
+            f"rejecting needs at least {FEWEST_CLASSES} base classes that play new ones; this "
+            f"model has {n_classes}"
+        )
+    if n_large < FEWEST_LARGE:
+        return (
+            f"rejecting needs at least {FEWEST_LARGE} base classes with {FEWEST_SAMPLES} samples "
+            f"or more; this model has {n_large}"
+        )
+    return ""
+
+
+def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thresholds:
+    """Learn from base classes what is still usual.
+
+    Args:
+        method: whose typicality is used; settings chosen automatically should be fixed by now.
+        base: base samples, unscaled, with labels.
+        task: its gaps are what queries will have, among others.
+
+    Example:
+        >>> from fewview.engine._checks import synthetic_data
+        >>> from fewview.methods.proto import Proto
+        >>> limits = set_thresholds(Proto(), synthetic_data()[0], TaskSpec(way=2, eta=0.3))
+        >>> limits.shots, limits.quantiles.shape[:2]
+        ((1, 2, 3, 5, 10), (5, 3))
+    """
+    n_classes = len(base.classes)
+    sizes = np.bincount(base.codes, minlength=n_classes)
+    large = np.flatnonzero(sizes >= FEWEST_SAMPLES)
+    problem = too_few_classes(n_classes, len(large))
+    if problem:
+        raise FewviewError(problem)
+    states = combine(np.arange(N_FOLDS, dtype=np.uint64), stream_key("rejection folds"))
+    found: dict[tuple[int, int], list[FloatArray]] = {}
+    for number, order in enumerate(smallest(raw(states, len(large)), len(large)).tolist()):
+        way = max(2, min(MOST_WAYS, n_classes // 3))
+        chosen = large[order[:way]]
+        known = base[~np.isin(base.codes, chosen)]
+        unknown = base[np.isin(base.codes, chosen)]
+        prepared = _prepared(method, known, task)
+        scaled = prepared.scaling.transform(unknown.like(prepared.reference), method.dtype)
+        tensors = ViewTensors.of(scaled, method.torch_device, DTYPES[method.dtype])
+        for shot in SHOTS:
+            room = int(sizes[chosen].min()) - shot
+            if room < 2:
+                continue
+            shape = replace(
+                task, way=len(chosen), shot=shot, queries=min(QUERIES, room),
+                query_counts="balanced",
+            )  # fmt: skip
+            for episodes in _with_gaps(unknown, shape, f"rejection {number}"):
+                batch = tensors.gather(episodes)
+                with torch.no_grad():
+                    fit = method.typicality(batch.without_query_labels(), prepared.state)
+                assert batch.query_labels is not None
+                own = fit.gather(2, batch.query_labels[..., None])[..., 0].double().cpu().numpy()
+                views = batch.query_mask.sum(-1).cpu().numpy()
+                for count in np.unique(views).tolist():
+                    found.setdefault((shot, count), []).append(own[views == count])
+    shots = tuple(shot for shot in SHOTS if any(key[0] == shot for key in found))
+    table = [_by_views(shot, base.n_views, found) for shot in shots]
+    return Thresholds(shots, np.array(table))
+
+
+def _with_gaps(data: MultiViewData, task: TaskSpec, name: str) -> list[Episodes]:
+    """Tasks whose supports have the task's own gaps, and whose queries have them, none, or many.
+
+    Queries with any number of views should occur; supports should look as they will.
+    """
+    if not data.mask.all():
+        # Samples come with their own gaps; drawing such gaps again would double them.
+        task = replace(task, missing=MissingRule(), eta=0.0)
+    usual = EpisodeSampler(data, task, name=name).draw(0, EPISODES)
+    out = [usual]
+    for eta in (0.0, 0.75 * largest_rate(data.n_views)) if data.n_views > 1 else ():
+        other = replace(task, missing=MissingRule(), eta=eta)
+        # The same samples: an episode's samples do not depend on its gaps.
+        mask = EpisodeSampler(data, other, name=name).draw(0, EPISODES).query_mask
+        out.append(replace(usual, query_mask=mask))
+    return out
+
+
+def _prepared(method: Method, known: MultiViewData, task: TaskSpec) -> Prepared:
+    from fewview.engine._contract import Method as Base
+
+    if type(method).typicality is Base.typicality:
+        return Prepared(fit_scaling(known, method.row_scaling), None, State(), known[:0])
+    from fewview.episodes._pretended import thinned
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewviewWarning)
+        return method.prepare_base(thinned(known, MOST_SAMPLES), task)
+
+
+def _by_views(
+    shot: int, n_views: int, found: dict[tuple[int, int], list[FloatArray]]
+) -> list[FloatArray]:
+    """Quantiles for every number of views; the nearest number with enough queries stands in."""
+    values = {count: np.concatenate(parts) for (key, count), parts in found.items() if key == shot}
+    enough = [count for count, rows in values.items() if len(rows) >= FEWEST_QUERIES]
+    enough = enough or sorted(values, key=lambda count: -len(values[count]))[:1]
+    out = []
+    for count in range(1, n_views + 1):
+        nearest = min(enough, key=lambda other: (abs(other - count), -other))
+        out.append(np.quantile(values[nearest], LEVELS))
+    return out
+
+
+def rejection_label(classes: NDArray[Any], wanted: Hashable) -> Hashable:
+    """The label of rejected queries: -1 among numbers, `"unknown"` elsewhere, unless one is given.
+
+    Example:
+        >>> rejection_label(np.array(["cat", "dog"]), None), rejection_label(np.array([3, 4]), None)
+        ('unknown', -1)
+    """
+    label = wanted
+    if label is None:
+        label = -1 if classes.dtype.kind in "iuf" else "unknown"
+    if label in set(classes.tolist()):
+        raise FewviewError(f"{label!r} is a class itself; give reject_label=... for rejected ones")
+    return label
+
+
+def with_label(predicted: NDArray[Any], rejected: NDArray[np.bool_], label: Any) -> NDArray[Any]:
+    """Labels in which some are replaced; of objects where the kinds do not go together.
+
+    Example:
+        >>> with_label(np.array([3, 4]), np.array([True, False]), -1).tolist()
+        [-1, 4]
+    """
+    values = [
+        label if gone else kept for kept, gone in zip(predicted.tolist(), rejected, strict=True)
+    ]
+    kinds = {type(value) for value in values}
+    if kinds <= {int} or kinds <= {float} or kinds <= {str}:
+        return np.array(values)
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out

@@ -1,0 +1,409 @@
+"""Which samples a task is made of: (data set, class split, episode index) -> always the same.
+
+Samples are drawn by sorting raw keys of a counter-based generator, one stream per episode, so an
+episode does not depend on the batch, the order or the machine it is drawn in. For one index the
+samples do not depend on eta either, and the masks of growing eta are nested: curves over eta
+compare like with like.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewview.episodes._task import TaskSpec
+from fewview.ground._draws import combine, raw, smallest, stream_key, uniform
+from fewview.ground._errors import FewviewError, shorten
+from fewview.ground._whole_files import replacing
+from fewview.samples._data import MultiViewData
+from fewview.samples._masks import MissingRule
+
+SAMPLER_VERSION = 1
+IntArray = NDArray[np.int64]
+MAX_REDRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """A list of tasks as row numbers of a data set, their masks and their seeds.
+
+    Attributes:
+        support: int64 [tasks, n_support], rows of the data, class by class.
+        query: int64 [tasks, n_query], rows of the data.
+        support_labels: int64 [tasks, n_support], position of the class in the task.
+        query_labels: int64 [tasks, n_query]; used for scoring only.
+        support_mask: bool [tasks, n_support, V].
+        query_mask: bool [tasks, n_query, V].
+        seeds: uint64 [tasks], for random numbers inside methods.
+        classes: int64 [tasks, way], which entries of `class_names` the task is about.
+        class_names: the novel classes.
+        view_names: the views the masks speak of.
+        way: classes per task.
+        dataset: name of the data set.
+    """
+
+    support: IntArray
+    query: IntArray
+    support_labels: IntArray
+    query_labels: IntArray
+    support_mask: NDArray[np.bool_]
+    query_mask: NDArray[np.bool_]
+    seeds: NDArray[np.uint64]
+    classes: IntArray
+    class_names: tuple[Hashable, ...]
+    view_names: tuple[str, ...]
+    way: int
+    dataset: str = ""
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def __getitem__(self, key: int | slice | IntArray) -> Episodes:
+        """Return some of the tasks; a single number gives a list of that one task."""
+        if isinstance(key, (int, np.integer)):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"task {key} of {len(self)}")
+            key = slice(int(key), int(key) + 1) if key != -1 else slice(-1, None)
+        per_task = (
+            "support", "query", "support_labels", "query_labels", "support_mask", "query_mask",
+            "seeds", "classes",
+        )  # fmt: skip
+        return replace(self, **{name: getattr(self, name)[key] for name in per_task})
+
+    @property
+    def missing_rate(self) -> float:
+        """Realised share of missing cells over all tasks."""
+        present = self.support_mask.sum() + self.query_mask.sum()
+        return float(1.0 - present / (self.support_mask.size + self.query_mask.size))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the episode list as JSON, to be read back by `load` on any machine."""
+        if not all(isinstance(label, (str, int, float)) for label in self.class_names):
+            raise FewviewError(f"{path}: class labels must be numbers or text to be saved as JSON")
+        document = {
+            "format": "fewview-episodes",
+            "version": SAMPLER_VERSION,
+            "dataset": self.dataset,
+            "way": self.way,
+            "view_names": list(self.view_names),
+            "class_names": list(self.class_names),
+            "episodes": [
+                {
+                    "seed": int(self.seeds[t]),
+                    "classes": self.classes[t].tolist(),
+                    "support": self.support[t].tolist(),
+                    "support_labels": self.support_labels[t].tolist(),
+                    "query": self.query[t].tolist(),
+                    "query_labels": self.query_labels[t].tolist(),
+                    "support_views": _mask_text(self.support_mask[t]),
+                    "query_views": _mask_text(self.query_mask[t]),
+                }
+                for t in range(len(self))
+            ],
+        }
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Episodes:
+        """Read an episode list written by `save`."""
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            if document["format"] != "fewview-episodes":
+                raise KeyError("format")
+            items = document["episodes"]
+
+            def stack(key: str, dtype: Any = np.int64) -> NDArray[Any]:
+                # By way of objects: seeds up to 2**64 - 1 would otherwise become floats.
+                values = np.array([item[key] for item in items], dtype=object)
+                if not all(type(value) is int and value >= 0 for value in values.flat):
+                    raise TypeError(key)
+                return values.astype(dtype)
+
+            def masks(key: str) -> NDArray[np.bool_]:
+                return np.array([[_read_marks(row) for row in item[key].split()] for item in items])
+
+            out = cls(
+                support=stack("support"),
+                query=stack("query"),
+                support_labels=stack("support_labels"),
+                query_labels=stack("query_labels"),
+                support_mask=masks("support_views"),
+                query_mask=masks("query_views"),
+                seeds=stack("seed", np.uint64),
+                classes=stack("classes"),
+                class_names=tuple(document["class_names"]),
+                view_names=tuple(document["view_names"]),
+                way=int(document["way"]),
+                dataset=str(document["dataset"]),
+            )
+            wrong = _inconsistency(out)
+        except OSError as error:
+            raise FewviewError(f"{path}: cannot read ({error.strerror})") from None
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            raise FewviewError(
+                f"{path} is not an episode list written by fewview; write one with Episodes.save"
+            ) from None
+        if wrong:
+            raise FewviewError(f"{path}: {wrong}; the file was damaged or changed, write it again")
+        return out
+
+
+def _inconsistency(episodes: Episodes) -> str | None:
+    """Say what is wrong with an episode list that comes from a file, None if nothing is."""
+    n_views, n_tasks, way = len(episodes.view_names), len(episodes), episodes.way
+    if episodes.classes.shape != (n_tasks, way) or way < 2:
+        return f"the tasks are not about {way} classes each"
+    if (episodes.classes >= len(episodes.class_names)).any():
+        return "a task is about a class that is not listed"
+    for what in ("support", "query"):
+        rows, labels = getattr(episodes, what), getattr(episodes, f"{what}_labels")
+        mask = getattr(episodes, f"{what}_mask")
+        if rows.ndim != 2 or len(rows) != n_tasks or labels.shape != rows.shape:
+            return f"{what} rows and labels do not match"
+        if mask.shape != (*rows.shape, n_views):
+            return f"{what} views are not of {n_views} views each"
+        if not mask.any(axis=-1).all():
+            return f"a {what} sample has no view"
+        if (labels >= way).any():
+            return f"a {what} label is not below {way}"
+    pairs = zip(episodes.support, episodes.query, strict=True)
+    if any(np.intersect1d(support, query).size for support, query in pairs):
+        return "a task has the same sample as support and query"
+    if any(len(np.unique(labels)) < way for labels in episodes.support_labels):
+        return "a class of a task has no support"
+    return None
+
+
+def _read_marks(text: str) -> list[bool]:
+    return [("0", "1").index(mark) == 1 for mark in text]
+
+
+def _mask_text(mask: NDArray[np.bool_]) -> str:
+    return " ".join("".join("1" if cell else "0" for cell in row) for row in mask)
+
+
+class EpisodeSampler:
+    """Draws few-shot tasks with missing views from the novel classes of a data set.
+
+    Args:
+        data: labelled samples.
+        task: shape of the tasks.
+        classes: the novel classes; all labelled classes when None.
+        seed: another seed gives other episodes of the same class split.
+        name: name of the data set, part of what an episode is drawn from; `data.name` when None.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> data = MultiViewData(rng.normal(size=(40, 3)), labels=np.repeat([0, 1, 2, 3], 10))
+        >>> sampler = EpisodeSampler(data, TaskSpec(way=2, shot=1, queries=5))
+        >>> episodes = sampler.draw(0, 8)
+        >>> episodes.support.shape, episodes.query.shape
+        ((8, 2), (8, 10))
+        >>> bool((sampler.draw(5, 8).query == episodes.query[5:]).all())
+        True
+    """
+
+    def __init__(
+        self,
+        data: MultiViewData,
+        task: TaskSpec,
+        classes: Sequence[Hashable] | None = None,
+        *,
+        seed: int = 0,
+        name: str | None = None,
+    ) -> None:
+        if data.labels is None:
+            raise FewviewError("episodes need labelled data; this data set has no labels")
+        known = {label: code for code, label in enumerate(data.classes.tolist())}
+        wanted = list(known) if classes is None else list(classes)
+        absent = [label for label in wanted if label not in known]
+        if absent:
+            raise FewviewError(f"class {shorten(map(repr, absent))} does not occur in the data")
+        if len(set(wanted)) != len(wanted):
+            raise FewviewError("a novel class is listed twice")
+        if task.way > len(wanted):
+            raise FewviewError(
+                f"way is {task.way} but there are only {len(wanted)} novel classes; "
+                f"lower --way to at most {len(wanted)}"
+            )
+        self.data = data
+        self.task = task
+        self.seed = seed
+        self.name = name if name is not None else (data.name or "")
+        # Sorted by code, so that the order in which classes are listed does not matter.
+        codes = sorted(known[label] for label in wanted)
+        self.class_names: tuple[Hashable, ...] = tuple(data.classes[codes].tolist())
+        members = [np.flatnonzero(data.codes == code) for code in codes]
+        self._sizes = np.array([len(rows) for rows in members])
+        self._rows = np.full((len(members), int(self._sizes.max())), -1, dtype=np.int64)
+        for index, rows in enumerate(members):
+            self._rows[index, : len(rows)] = rows
+        self._check_sizes()
+        self._key = stream_key(
+            "fewview episodes", SAMPLER_VERSION, self.name, list(map(str, self.class_names)), seed
+        )
+
+    def _check_sizes(self) -> None:
+        need = max(self.task.shots) + (self.task.queries if self.task.dirichlet is None else 1)
+        small = np.flatnonzero(self._sizes < need)
+        if small.size:
+            worst = int(small[self._sizes[small].argmin()])
+            raise FewviewError(
+                f"class {self.class_names[worst]!r} has {self._sizes[worst]} samples, but "
+                f"{max(self.task.shots)} shot(s) and {need - max(self.task.shots)} queries per "
+                f"class need {need}; lower --shot or --queries, or leave the class out"
+            )
+
+    def seeds(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """Return the seeds of episodes start..stop-1, uint64 [stop - start]."""
+        return combine(np.arange(start, stop, dtype=np.uint64), self._key)
+
+    def draw(self, start: int = 0, stop: int = 400) -> Episodes:
+        """Draw episodes start, ..., stop - 1.
+
+        The same index always gives the same episode, whatever range it is drawn in.
+        """
+        if not 0 <= start < stop:
+            raise FewviewError(f"episodes {start} to {stop} is an empty range")
+        task = self.task
+        seeds = self.seeds(start, stop)
+        n_classes, largest = self._rows.shape
+        chosen = smallest(raw(combine(seeds, stream_key("classes")), n_classes), task.way)
+        counts = self._query_counts(seeds, chosen)
+        # One key per (class, member): an episode does not change when other classes do.
+        step = chosen.astype(np.uint64) * np.uint64(stream_key("class step") | 1)
+        keys = combine(seeds, stream_key("members"))[:, None] + step
+        member_keys = raw(keys, largest) >> np.uint64(1)
+        beyond = np.arange(largest) >= self._sizes[chosen][..., None]
+        member_keys[beyond] = np.uint64(2**64 - 1)
+        most = int(max(task.shots) + counts.max())
+        order = smallest(member_keys, min(most, largest))
+        rows = np.take_along_axis(self._rows[chosen], order, axis=-1)
+        shots = np.array(task.shots)
+        support_at = np.concatenate([np.arange(shot) for shot in task.shots])
+        support_labels = np.repeat(np.arange(task.way), shots)
+        n_tasks = len(seeds)
+        support = rows[:, support_labels, support_at]
+        if task.dirichlet is None:
+            query_labels = np.broadcast_to(
+                np.repeat(np.arange(task.way), task.queries), (n_tasks, task.n_query)
+            ).copy()
+            place = np.tile(np.arange(task.queries), task.way)[None]
+        else:
+            ends = counts.cumsum(axis=1)
+            position = np.arange(task.n_query)
+            query_labels = (position[None, :, None] >= ends[:, None, :]).sum(-1)
+            starts = np.take_along_axis(ends - counts, query_labels, axis=1)
+            place = position[None] - starts
+        query = rows[np.arange(n_tasks)[:, None], query_labels, shots[query_labels] + place]
+        labels = np.broadcast_to(support_labels, (n_tasks, task.n_support)).copy()
+        mask = self._mask(seeds, support, query, labels, query_labels)
+        return Episodes(
+            support=support,
+            query=query,
+            support_labels=labels,
+            query_labels=query_labels,
+            support_mask=mask[:, : task.n_support],
+            query_mask=mask[:, task.n_support :],
+            seeds=combine(seeds, stream_key("method")),
+            classes=chosen,
+            class_names=self.class_names,
+            view_names=self.data.view_names,
+            way=task.way,
+            dataset=self.name,
+        )
+
+    def _mask(
+        self,
+        seeds: NDArray[np.uint64],
+        support: IntArray,
+        query: IntArray,
+        support_labels: IntArray,
+        query_labels: IntArray,
+    ) -> NDArray[np.bool_]:
+        samples = np.concatenate([support, query], axis=1)
+        present = None if self.data.mask.all() else self.data.mask[samples]
+        return self.task.missing.draw(
+            seeds,
+            samples.shape[1],
+            self.data.n_views,
+            self.task.eta,
+            labels=np.concatenate([support_labels, query_labels], axis=1),
+            present=present,
+        )
+
+    def _query_counts(self, seeds: NDArray[np.uint64], chosen: IntArray) -> IntArray:
+        """Queries per class, [tasks, way]; Dirichlet counts are redrawn until they all fit."""
+        task = self.task
+        alpha = task.dirichlet
+        if alpha is None:
+            return np.full(chosen.shape, task.queries, dtype=np.int64)
+        room = self._sizes[chosen] - np.array(task.shots)
+        if (room.sum(axis=1) < task.n_query).any():
+            raise FewviewError(
+                f"{task.n_query} queries per task are more than the classes hold; lower --queries"
+            )
+        counts = np.zeros(chosen.shape, dtype=np.int64)
+        open_tasks = np.arange(len(seeds))
+        for attempt in range(MAX_REDRAWS):
+            states = combine(seeds[open_tasks], stream_key("query counts", attempt))
+            counts[open_tasks] = dirichlet_counts(states, alpha, task.way, task.n_query)
+            open_tasks = open_tasks[(counts[open_tasks] > room[open_tasks]).any(axis=1)]
+            if not open_tasks.size:
+                return counts
+        raise FewviewError(
+            f"no Dirichlet({alpha:g}) query counts fit the classes after {MAX_REDRAWS} draws; "
+            "lower --queries"
+        )
+
+
+def dirichlet_counts(
+    states: NDArray[np.uint64], alpha: float, way: int, total: int
+) -> NDArray[np.int64]:
+    """Split `total` queries over classes with Dirichlet proportions, largest remainders rounded up.
+
+    Args:
+        states: uint64 [tasks], one stream per task.
+        alpha: parameter of the symmetric Dirichlet distribution.
+        way: number of classes.
+        total: queries per task.
+
+    Returns:
+        int64 [tasks, way] with row sums `total`; a class may get none.
+
+    Example:
+        >>> dirichlet_counts(np.arange(3, dtype=np.uint64), 2.0, 5, 75).sum(axis=1).tolist()
+        [75, 75, 75]
+    """
+    from scipy.special import gammaincinv, gammaln
+
+    u = uniform(states, way)
+    gamma = gammaincinv(alpha, u)
+    tiny = gamma.max(axis=1) < 1e-250
+    if tiny.any():
+        # A small alpha sends all of them to zero; there P(alpha, x) is x^alpha / Gamma(alpha + 1).
+        logs = (np.log(u[tiny]) + gammaln(alpha + 1)) / alpha
+        gamma[tiny] = np.exp(logs - logs.max(axis=1, keepdims=True))
+    share = gamma / gamma.sum(axis=1, keepdims=True) * total
+    counts = np.floor(share).astype(np.int64)
+    lacking = total - counts.sum(axis=1)
+    rank = np.argsort(np.argsort(-(share - counts), axis=1, kind="stable"), axis=1, kind="stable")
+    out: NDArray[np.int64] = counts + (rank < lacking[:, None])
+    return out
+
+
+__all__ = [
+    "SAMPLER_VERSION",
+    "EpisodeSampler",
+    "Episodes",
+    "MissingRule",
+    "dirichlet_counts",
+]

@@ -1,0 +1,188 @@
+"""Which method suits somebody's own data? Cross-validation over classes, and one sentence.
+
+Classes of the data take turns as base and as new classes, with the gaps that the samples really
+have. What comes out is a ranking with intervals, and a recommendation that says how sure it is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+from fewview.engine._registry import create, expand
+from fewview.evaluate._grid import OWN_GAPS
+from fewview.evaluate._options import bench, make_grid
+from fewview.evaluate._progress import Progress
+from fewview.evaluate._runner import Outcome
+from fewview.evaluate._sources import find_source
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.results._cells import Cell, Result
+from fewview.results._summaries import Row, compare
+from fewview.samples._data import MultiViewData
+
+# What a practitioner would do without this package.
+PLAIN = ("concat-logistic", "concat-hgb")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A ranking of methods on somebody's data.
+
+    Attributes:
+        rows: one per method, the best first, as `bench` gives them.
+        method: the recommended one, as typed.
+        sentence: why.
+        outcome: everything that was computed.
+    """
+
+    rows: list[Row]
+    method: str
+    sentence: str
+    outcome: Outcome
+
+
+def give_advice(
+    data: MultiViewData,
+    *,
+    methods: str = "all",
+    shot: int = 1,
+    way: int | None = None,
+    queries: int | None = None,
+    splits: int = 5,
+    episodes: int = 20,
+    seed: int = 0,
+    store: str = "none",
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Advice:
+    """Cross-validate methods on data and recommend one.
+
+    Args:
+        data: labelled samples, with the gaps they have.
+        methods: separated by commas; `all` is every method that trains no network. The plain
+            scikit-learn baselines always take part.
+        shot: supports per class.
+        way: classes per task; up to 5 when None.
+        queries: queries per class; up to 15 when None.
+        splits: how often classes are divided into base and new ones; fewer, with a warning, if
+            there are not so many ways.
+        episodes: tasks per division.
+        seed: of divisions and tasks.
+        store: file of results; `"none"` keeps nothing.
+        jobs: number of processes.
+        progress: is told how far the run is.
+
+    Example:
+        >>> from fewview.engine._checks import synthetic_data
+        >>> data = MultiViewData.concat(synthetic_data())
+        >>> advice = give_advice(data, methods="proto", splits=2, episodes=3)
+        >>> len(advice.rows), advice.sentence.startswith("Use ")
+        (3, True)
+    """
+    wanted = dict.fromkeys([*expand(methods), *PLAIN])
+    ways = find_source(data).n_splits
+    if ways is not None and splits > ways:
+        warnings.warn(
+            f"{data.name or 'data'}: {len(data.classes)} classes can be divided into base and new "
+            f"ones in {ways} ways only; {ways} divisions instead of {splits}",
+            FewviewWarning,
+            stacklevel=2,
+        )
+        splits = ways
+    # Eta 0 takes nothing away: samples keep the gaps that they really have.
+    grid = make_grid(
+        [data], methods=",".join(wanted), eta="0", way=way, shot=shot, queries=queries,
+        splits=splits, episodes=episodes, seed=seed,
+    )  # fmt: skip
+    told = _OwnRate(progress or Progress(), round(data.missing_rate, 2))
+    with warnings.catch_warnings():
+        # Keeping the gaps of the data is what is wanted here.
+        warnings.filterwarnings("ignore", f".*{OWN_GAPS}", FewviewWarning)
+        rows, outcome = bench(grid, store=store, jobs=jobs, progress=told)
+    if not rows:
+        raise FewviewError(f"no method ran through: {outcome.failures[0][1]}")
+    rows = sorted(rows, key=lambda row: (-row["accuracy"], row["seconds"]))
+    return Advice(rows, rows[0]["method"], recommend(rows, compare(outcome.results.values())),
+                  outcome)  # fmt: skip
+
+
+class _OwnRate(Progress):
+    """Passes everything on, with the missing rate of the data in place of eta 0."""
+
+    def __init__(self, told: Progress, rate: float) -> None:
+        self._told = told
+        self._rate = rate
+
+    def message(self, text: str) -> None:
+        self._told.message(text)
+
+    def planned(self, total: int, reused: int, stale: int) -> None:
+        self._told.planned(total, reused, stale)
+
+    def started(self, cell: Cell) -> None:
+        self._told.started(replace(cell, eta=self._rate))
+
+    def training(self, text: str) -> None:
+        self._told.training(text)
+
+    def finished(self, result: Result) -> None:
+        self._told.finished(replace(result, cell=replace(result.cell, eta=self._rate)))
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        self._told.failed(replace(cell, eta=self._rate), reason)
+
+    def close(self) -> None:
+        self._told.close()
+
+
+def recommend(rows: list[Row], pairs: list[Row]) -> str:
+    """Recommend the first of some ranked methods, in one sentence.
+
+    Args:
+        rows: ranked, the best first.
+        pairs: comparisons of two methods each, as `compare` gives them.
+    """
+    best = rows[0]
+    name = best["method"]
+    text = f"Use {name}: {best['accuracy']:.1f} % of queries right"
+    if best["ci_low"] is not None:
+        text += f" (95 % interval {best['ci_low']:.1f} to {best['ci_high']:.1f})"
+    text += f" in {best['way']}-way {best['shot']}-shot tasks like yours"
+    plain = next((row for row in rows if row["method"] in PLAIN), None)
+    if name in PLAIN:
+        text += ", and no special method is ahead of this plain classifier"
+    elif plain is not None:
+        gap = best["accuracy"] - plain["accuracy"]
+        text += f", {gap:.1f} points above the best plain classifier ({plain['method']}"
+        found = _against(name, plain["method"], pairs)
+        if found is not None and found[1] == found[1]:
+            text += f"; 95 % interval {found[1]:.1f} to {found[2]:.1f}"
+        text += ")"
+    level = [row for row in rows[1:] if _is_level(name, row["method"], pairs)]
+    if level:
+        listed = ", ".join(row["method"] for row in level[:3])
+        more = f" and {len(level) - 3} more" if len(level) > 3 else ""
+        text += f"; {listed}{more} {'is' if len(level) == 1 else 'are'} not clearly worse"
+        quick = min(level, key=lambda row: row["seconds"])
+        factor = best["seconds"] / max(quick["seconds"], 1e-9)
+        if factor > 2:
+            text += f", and {quick['method']} is {factor:.0f} times as fast"
+    if create(name).tags.assumes_balance:
+        text += "; it assumes that every class has about as many queries as the others"
+    return text + "."
+
+
+def _against(one: str, two: str, pairs: list[Row]) -> tuple[float, float, float] | None:
+    """Difference one - two in points with its interval, if the two were compared."""
+    for pair in pairs:
+        values = (pair["difference"], pair["low"], pair["high"])
+        if (pair["one"], pair["two"]) == (one, two):
+            return values
+        if (pair["one"], pair["two"]) == (two, one):
+            return -values[0], -values[2], -values[1]
+    return None
+
+
+def _is_level(one: str, two: str, pairs: list[Row]) -> bool:
+    found = _against(one, two, pairs)
+    return found is not None and not found[1] > 0

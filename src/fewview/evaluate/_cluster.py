@@ -1,0 +1,440 @@
+"""Cells on an existing Dask cluster: hand out pieces of work, collect answers, survive losses.
+
+This is the client's side; `cluster_worker.py` is what happens inside a worker. The client alone
+writes the store, so a run that is stopped, or loses its cluster, loses only the cells in flight.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fewview._version import __version__
+from fewview.evaluate._cluster_worker import Answer, Job, Place, make_entrance
+from fewview.evaluate._grid import Grid, settings, units
+from fewview.evaluate._runner import Choices, Event, choice_key, pieces_of
+from fewview.ground._errors import FewviewError
+from fewview.results._cells import Cell
+from fewview.samples._data import MultiViewData
+
+DEPTH = 2  # pieces of work per thread of a worker: one computes, one waits
+TARGET = 1.0  # seconds of work that are worth a message
+PER_WORKER = 0.02  # the same per thread of the cluster: one client serves them all
+SMALL = 0.2  # seconds of work that are not worth dividing among workers
+BATCH = 100  # pieces handed out at once; answers to the first may say that cells are small
+BUDGET = 10.0  # seconds after which a worker reports what it has
+ATTEMPTS = 3
+POLL = 0.02
+WORKERS_EVERY = 1.0
+
+
+@dataclass(frozen=True)
+class ClusterExecutor:
+    """Computes on the workers of a Dask scheduler.
+
+    Args:
+        address: of the scheduler, for instance `"tcp://host:8786"`, or `"tls://host:8786"` with
+            certificates in Dask's configuration.
+        patience: seconds to wait for workers when there are none.
+        connect_timeout: seconds to wait for the scheduler.
+
+    Example:
+        >>> ClusterExecutor("tcp://host:8786").address
+        'tcp://host:8786'
+    """
+
+    address: str
+    patience: float = 60.0
+    connect_timeout: float = 8.0
+
+    def work(
+        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
+    ) -> Generator[Event, None, None]:
+        """Compute cells on the cluster and yield what happens to them, in any order."""
+        if not cells:
+            return
+        client = connect(self.address, self.connect_timeout)
+        run = _Run(self, client, grid, cells, choices, tell)
+        try:
+            yield from run.events()
+        except BaseException:
+            run.cancel()
+            raise
+        finally:
+            client.close(timeout=5)
+
+
+def connect(address: str, timeout: float) -> Any:
+    """Connect to a Dask scheduler, or say what to do.
+
+    Args:
+        address: of the scheduler.
+        timeout: seconds.
+
+    Returns:
+        A `distributed.Client` that is nobody's default.
+
+    Example:
+        >>> connect("tcp://127.0.0.1:9", 1)
+        Traceback (most recent call last):
+        ...
+        fewview.FewviewError: no Dask scheduler answers at tcp://127.0.0.1:9 ...
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise FewviewError(
+            "--cluster needs Dask, which is not installed; pip install fewview[cluster], here and "
+            "on the workers"
+        ) from None
+    make_client: Any = distributed.Client  # Dask has no complete types
+    try:
+        return make_client(address, timeout=timeout, set_as_default=False, name="fewview")
+    except (OSError, TimeoutError, ValueError, TypeError) as error:
+        reason = str(error) or type(error).__name__
+    raise FewviewError(
+        f"no Dask scheduler answers at {address} ({reason}). Start one with 'dask scheduler', "
+        "workers with 'dask worker ADDRESS', and give the address it prints, for instance "
+        "--cluster tcp://host:8786"
+    )
+
+
+@dataclass(eq=False)
+class _Piece:
+    """Cells that one worker is asked to compute in one go."""
+
+    cells: list[Cell]
+    worker: str | None = None  # has learnt from these base classes already
+    allowed: frozenset[str] | None = None  # None: any worker
+    attempts: int = 0
+    future: Any = None
+    overdue: bool = False
+
+
+class _Run:
+    """One grid on one cluster."""
+
+    def __init__(
+        self,
+        executor: ClusterExecutor,
+        client: Any,
+        grid: Grid,
+        cells: list[Cell],
+        choices: Choices,
+        tell: Callable[[str], None],
+    ) -> None:
+        import distributed
+
+        as_completed: Any = distributed.as_completed
+        self.executor, self.client, self.tell = executor, client, tell
+        self.grid, self.choices = grid, dict(choices)
+        self.data, places = _data_of(grid)
+        # A device is chosen here and not by every worker for itself: it is part of a cell.
+        device = cells[0].device if grid.device == "auto" else grid.device
+        plain = replace(grid, datasets=("sent",), base=None, data_dir=None, device=device)
+        self.job = pickle.dumps(Job(plain, places), protocol=pickle.HIGHEST_PROTOCOL)
+        self.entrance = make_entrance()
+        self.names = (f"fewview-{uuid.uuid4().hex[:8]}-{n}" for n in itertools.count())
+        self.completed = as_completed(loop=client.loop, with_results=True, raise_errors=False)
+        self.running: dict[str, _Piece] = {}
+        self.workers: dict[str, int] = {}
+        self.refused: dict[str, str] = {}
+        self.sent: dict[str, Any] = {}  # futures of data that some worker did not have
+        self.costs: dict[tuple[str, str], float] = {}
+        self.looked = self.empty_since = float("-inf")
+        self.look()
+        self.waiting = deque(_Piece(part) for part in pieces_of(grid, cells, self.slots))
+
+    @property
+    def usable(self) -> dict[str, int]:
+        """Threads by address of the workers that may compute."""
+        return {name: count for name, count in self.workers.items() if name not in self.refused}
+
+    @property
+    def slots(self) -> int:
+        """Cells that the cluster computes at once."""
+        return max(1, sum(self.usable.values()))
+
+    @property
+    def target(self) -> float:
+        """Seconds of work that a message should carry, so that the client keeps up."""
+        return max(TARGET, PER_WORKER * self.slots)
+
+    def events(self) -> Iterator[Event]:
+        """Hand out and collect until all is done."""
+        while self.waiting or self.running:
+            self.look()
+            yield from self.hand_out()
+            answers = self.completed.next_batch(block=False)
+            if not answers:
+                time.sleep(POLL)
+            for future, outcome in answers:
+                piece = self.running.pop(future.key, None)
+                if piece is not None:
+                    piece.future = None
+                    yield from self.take(piece, future.status, outcome)
+
+    # ------------------------------------------------------------------ workers
+
+    def look(self) -> None:
+        """See which workers there are, now and then; give up when there are none for long."""
+        now = time.monotonic()
+        if now - self.looked < WORKERS_EVERY:
+            return
+        self.looked = now
+        try:
+            if self.client.status != "running":
+                raise OSError("connection lost")
+            self.workers = dict(self.client.nthreads())
+        except (OSError, TimeoutError) as error:
+            raise FewviewError(
+                f"the Dask scheduler at {self.executor.address} is gone ({error}). What was "
+                "finished is stored; start it again and run the same command"
+            ) from None
+        self.free_the_stranded()
+        if self.usable:
+            self.empty_since = float("-inf")
+        elif self.workers:
+            listed = "; ".join(f"{name}: {why}" for name, why in self.refused.items())
+            raise FewviewError(
+                f"all workers of {self.executor.address} are refused: {listed}. Install the same "
+                "versions on the workers as here and start them again"
+            )
+        elif self.empty_since == float("-inf"):
+            self.empty_since = now
+            self.tell(
+                f"no workers at {self.executor.address}; waiting {self.executor.patience:.0f} s "
+                f"for one (start one with 'dask worker {self.executor.address}')"
+            )
+        elif now - self.empty_since > self.executor.patience:
+            raise FewviewError(
+                f"{self.executor.address} has had no workers for {now - self.empty_since:.0f} s. "
+                "What was finished is stored; start workers with "
+                f"'dask worker {self.executor.address}' and run the same command again"
+            )
+
+    def free_the_stranded(self) -> None:
+        """Take back pieces that are bound to workers that are gone; Dask would wait for them.
+
+        Likewise pieces that ended badly a while ago and of which nothing came back.
+        """
+        present = set(self.workers)
+        for name, piece in list(self.running.items()):
+            ended = piece.future.status not in ("pending", "finished")
+            if piece.overdue or (piece.allowed is not None and not piece.allowed & present):
+                del self.running[name]
+                self.client.cancel([piece.future], force=True)
+                self.again(piece)
+            piece.overdue = ended
+
+    def refuse(self, worker: str, reason: str) -> None:
+        """Give no further work to a worker."""
+        if worker not in self.refused:
+            self.refused[worker] = reason
+            self.tell(f"worker {worker} is refused: {reason}")
+            self.looked = float("-inf")  # perhaps it was the only one
+
+    # ------------------------------------------------------------------ handing out
+
+    def hand_out(self) -> Iterator[Event]:
+        """Keep every thread of every worker supplied, and no more than that."""
+        usable = self.usable
+        if not usable:
+            return
+        groups: dict[tuple[str, str | None], list[_Piece]] = {}
+        room = min(BATCH, DEPTH * self.slots - len(self.running))
+        if room <= 0:
+            return
+        share = sum(len(piece.cells) for piece in self.waiting) // (DEPTH * self.slots)
+        target = self.target
+        while self.waiting and room > 0:
+            piece = self.next_piece(share, target)
+            if piece.worker not in usable:
+                piece.worker = None
+            groups.setdefault((piece.cells[0].dataset, piece.worker), []).append(piece)
+            room -= 1
+            yield Event(piece.cells[0])
+        for (_, worker), pieces in groups.items():
+            allowed = [worker] if worker else list(usable) if self.refused else None
+            self.submit(pieces, allowed)
+
+    def next_piece(self, share: int, target: float) -> _Piece:
+        """Take the next piece, with neighbours known to be small, up to a fair share of cells.
+
+        Args:
+            share: cells that are a fair share of what is left.
+            target: seconds of work that a piece should have.
+        """
+        piece = self.waiting.popleft()
+        seconds = self.cost(piece)
+        while self.waiting and piece.worker is None and piece.attempts == 0:
+            other = self.waiting[0]
+            seconds += self.cost(other)
+            if (
+                seconds > target
+                or (len(piece.cells) + len(other.cells) > share and seconds > SMALL)
+                or other.worker is not None
+                or other.attempts
+                or other.cells[0].dataset != piece.cells[0].dataset
+            ):
+                break
+            piece = _Piece(piece.cells + self.waiting.popleft().cells)
+        return piece
+
+    def cost(self, piece: _Piece) -> float:
+        """Seconds that a piece will take, judged by what came back; many where nothing has."""
+        return sum(self.costs.get((cell.dataset, cell.method), BUDGET) for cell in piece.cells)
+
+    def submit(self, pieces: list[_Piece], allowed: list[str] | None) -> None:
+        """Send pieces of one data set in one message."""
+        needed = {
+            checksum
+            for cell in pieces[0].cells
+            for checksum in (cell.data_checksum, cell.base_checksum)
+        }
+        data = [self.sent[checksum] for checksum in sorted(needed) if checksum in self.sent]
+        works = []
+        for piece in pieces:
+            known = {}
+            if self.grid.tune:
+                keys = {choice_key(cell) for cell in piece.cells}
+                known = {key: self.choices[key] for key in keys if key in self.choices}
+            works.append(pickle.dumps((piece.cells, known), protocol=pickle.HIGHEST_PROTOCOL))
+        count = len(pieces)
+        names = list(itertools.islice(self.names, count))
+        futures = self.client.map(
+            self.entrance,
+            [__version__] * count,
+            [self.job] * count,
+            works,
+            [max(BUDGET, 2 * self.target)] * count,
+            *([item] * count for item in data),
+            key=names,
+            workers=allowed,
+            pure=False,
+        )
+        for name, piece, future in zip(names, pieces, futures, strict=True):
+            piece.future = future
+            piece.allowed = None if allowed is None else frozenset(allowed)
+            self.running[name] = piece
+        self.completed.update(futures)
+
+    # ------------------------------------------------------------------ collecting
+
+    def take(self, piece: _Piece, status: str, outcome: Any) -> Iterator[Event]:
+        """Turn what came back for a piece into events, or put the piece back."""
+        if status == "error":
+            yield from self.broken(piece, outcome[1])
+            return
+        if status != "finished":  # its data were lost with a worker, or the scheduler is gone
+            yield from self.broken(piece, RuntimeError(f"Dask says {status}"))
+            return
+        worker, content = outcome
+        if isinstance(content, str):
+            self.refuse(worker, content)
+            self.again(piece)
+            return
+        answer: Answer = pickle.loads(content)
+        if answer.refused:
+            self.refuse(worker, answer.refused)
+        if answer.lacking:
+            self.send(answer.lacking)
+        for event, seconds in zip(answer.done, answer.seconds, strict=True):
+            key = (event.cell.dataset, event.cell.method)
+            self.costs[key] = 0.7 * self.costs.get(key, seconds) + 0.3 * seconds
+            self.choices.update(event.choices)
+            yield event
+        if answer.error:
+            raise FewviewError(answer.error)
+        self.go_on(piece, len(answer.done), worker)
+
+    def go_on(self, piece: _Piece, done: int, worker: str) -> None:
+        """Put back what a worker had no time for."""
+        rest = piece.cells[done:]
+        if not rest:
+            return
+        if not done:
+            self.again(piece)
+        elif not self.waiting:
+            # Others will soon be idle: better learn from base classes twice than let them wait.
+            self.waiting.extend(_Piece([cell]) for cell in rest)
+        else:
+            first, *others = units(piece.cells[done - 1 :])
+            self.waiting.extendleft(_Piece(unit) for unit in reversed(others))
+            if len(first) > 1:  # stays where base classes are learnt already
+                self.waiting.appendleft(_Piece(first[1:], worker))
+
+    def broken(self, piece: _Piece, error: BaseException) -> Iterator[Event]:
+        """Try again what Dask could not do; a cell that keeps ending workers is a failure."""
+        piece.attempts += 1
+        killed = type(error).__name__ == "KilledWorker"
+        self.looked = float("-inf")
+        self.forget_lost_data()
+        if len(piece.cells) > 1 and (killed or piece.attempts >= ATTEMPTS):
+            self.waiting.extendleft(_Piece([cell], attempts=1) for cell in reversed(piece.cells))
+        elif not killed and piece.attempts < ATTEMPTS:
+            self.again(piece)
+        else:
+            reason = (
+                "the workers that computed it ended, one after another (memory?)"
+                if killed
+                else f"{type(error).__name__}: {error}"
+            )
+            for cell in piece.cells:
+                yield Event(cell, failure=reason)
+
+    def again(self, piece: _Piece) -> None:
+        """Put a piece back to the front."""
+        self.waiting.appendleft(_Piece(piece.cells, attempts=piece.attempts))
+
+    # ------------------------------------------------------------------ data
+
+    def send(self, checksums: tuple[str, ...]) -> None:
+        """Send data to all workers, once; pieces that need them refer to them from then on."""
+        for checksum in checksums:
+            if checksum not in self.sent:
+                with suppress(OSError, TimeoutError):  # the workers may have gone meanwhile
+                    self.sent[checksum] = self.client.scatter(
+                        self.data[checksum], workers=list(self.usable), broadcast=True, hash=False
+                    )
+
+    def forget_lost_data(self) -> None:
+        """Data whose last holder is gone are sent again when a worker asks for them."""
+        for checksum, future in list(self.sent.items()):
+            if future.status != "finished":
+                del self.sent[checksum]
+
+    def cancel(self) -> None:
+        """Stop what has not begun; cells that are being computed end by themselves."""
+        self.completed.clear()
+        futures = [piece.future for piece in self.running.values() if piece.future is not None]
+        if futures and self.client.status == "running":
+            self.client.cancel(futures, force=True)
+        self.running.clear()
+
+
+def _data_of(grid: Grid) -> tuple[dict[str, MultiViewData], dict[str, Place]]:
+    """Data of a grid, and where workers may find them, by checksum."""
+    data: dict[str, MultiViewData] = {}
+    places: dict[str, Place] = {}
+    given = {Path(item).stem: item for item in (*grid.datasets, grid.base) if isinstance(item, str)}
+    for setting in settings(grid):
+        for source in (setting.source, setting.base):
+            checksum = source.data.fingerprint
+            data[checksum] = source.data
+            if source.known:
+                places[checksum] = Place(known=source.name, data_dir=grid.data_dir)
+            elif source.name in given:
+                path = str(Path(given[source.name]).expanduser().absolute())
+                places.setdefault(checksum, Place(path=path))
+            else:
+                places.setdefault(checksum, Place())
+    return data, places

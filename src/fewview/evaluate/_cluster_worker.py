@@ -1,0 +1,308 @@
+"""What happens inside a worker of a cluster: find the data, check versions, compute some cells.
+
+Workers know nothing beforehand. Every piece of work brings the few hundred bytes that describe the
+grid; data come from the worker's own data folder, by checksum, or are sent once by the client. What
+a method learns from base classes stays in the worker's memory, as in any other process.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from fewview.datasets._loading import load
+from fewview.episodes._sampler import SAMPLER_VERSION
+from fewview.episodes._task import TaskSpec
+from fewview.evaluate._grid import Grid, method_fields, missing_rule
+from fewview.evaluate._runner import Event, Workbench
+from fewview.ground._errors import FewviewError
+from fewview.results._cells import Cell
+from fewview.samples._data import MultiViewData
+
+# Fields of a cell that say which method runs and how.
+METHOD = ("method_class", "method_version", "parameters", "dtype", "device", "tune")
+MAX_DATASETS = 16  # kept per worker process, least recently used out first
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker may find some data: a known name, a path, or nowhere."""
+
+    known: str | None = None
+    path: str | None = None
+    data_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all cells of a run share. Small, because every piece of work carries it.
+
+    Attributes:
+        grid: without the data.
+        places: where data may be found, by checksum.
+    """
+
+    grid: Grid
+    places: dict[str, Place]
+
+
+@dataclass
+class Answer:
+    """What a worker reports of a piece of work.
+
+    Attributes:
+        worker: address of the worker.
+        refused: why this worker must not compute cells of this run, or empty.
+        lacking: checksums of data that the worker does not have.
+        error: an error in the input, which ends the run.
+        done: one event per computed cell, in order; fewer than sent when time was up.
+        seconds: per computed cell.
+    """
+
+    worker: str
+    refused: str = ""
+    lacking: tuple[str, ...] = ()
+    error: str = ""
+    done: list[Event] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+def make_entrance() -> Callable[..., Any]:
+    """Make the function that is sent to workers.
+
+    It is sent by value, since a scheduler or a worker may have another fewview or none. So it must
+    not use anything of this module, and what it answers must be readable without fewview.
+
+    Returns:
+        Function of (version, job, work, seconds, *data) that returns an address and either a text,
+        why the worker is refused, or an `Answer` as bytes.
+    """
+
+    def fewview_cells(version: str, job: bytes, work: bytes, seconds: float, *data: Any) -> Any:
+        from distributed import get_worker
+
+        address = get_worker().address
+        try:
+            from fewview._version import __version__ as present
+        except ImportError:
+            return address, f"fewview is not installed there; here it is {version}"
+        if present != version:
+            return address, f"it has fewview {present}; here it is {version}"
+        try:
+            import torch  # noqa: F401
+
+            from fewview.evaluate._cluster_worker import compute
+        except ImportError as error:
+            return address, f"{error.name or 'a library'} cannot be imported there ({error})"
+        return address, compute(address, job, work, seconds, data)
+
+    return fewview_cells
+
+
+def compute(
+    address: str, job: bytes, work: bytes, budget: float, data: tuple[MultiViewData, ...] = ()
+) -> bytes:
+    """Compute some cells, one after another, in one thread.
+
+    Args:
+        address: of this worker.
+        job: a pickled `Job`.
+        work: pickled (cells, choices of settings).
+        budget: seconds after which no further cell is begun; the first one always is.
+        data: what the client sent.
+
+    Returns:
+        A pickled `Answer`.
+    """
+    for item in data:
+        _keep(item.fingerprint, item)
+    cells, choices = pickle.loads(work)
+    answer = Answer(address)
+    bench = _workbench(job)
+    try:
+        answer.refused = bench.refusal(cells)
+        if not answer.refused:
+            answer.lacking = bench.lacking(cells)
+        if not answer.refused and not answer.lacking:
+            bench.choices.update(choices)
+            with single_thread():
+                _compute_in_time(bench, cells, budget, answer)
+    except FewviewError as error:
+        answer.error = str(error)
+    return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _compute_in_time(bench: Workbench, cells: list[Cell], budget: float, answer: Answer) -> None:
+    begin = last = perf_counter()
+    for cell in cells:
+        answer.done.append(bench.attempt(cell))
+        now = perf_counter()
+        answer.seconds.append(now - last)
+        last = now
+        if now - begin > budget:
+            return
+
+
+# ---------------------------------------------------------------------- what a worker keeps
+
+_lock = threading.Lock()
+_data: OrderedDict[str, MultiViewData] = OrderedDict()
+# Workers may have several threads; a workbench belongs to one.
+_thread = threading.local()
+
+
+def _keep(checksum: str, data: MultiViewData) -> MultiViewData:
+    with _lock:
+        _data[checksum] = data
+        _data.move_to_end(checksum)
+        while len(_data) > MAX_DATASETS:
+            _data.popitem(last=False)
+    return data
+
+
+def find_data(checksum: str, place: Place) -> MultiViewData | None:
+    """Find data in memory or in the files of this machine; None if they are not there.
+
+    Example:
+        >>> from fewview.datasets._loading import load
+        >>> checksum = load("digits").fingerprint
+        >>> len(find_data(checksum, Place(known="digits"))) == len(load("digits"))
+        True
+        >>> find_data("0" * 64, Place(known="digits")) is None
+        True
+    """
+    with _lock:
+        if checksum in _data:
+            _data.move_to_end(checksum)
+            return _data[checksum]
+    for folder in dict.fromkeys((place.data_dir, None)):
+        try:
+            if place.known is not None:
+                data = load(place.known, folder)
+            elif place.path is not None and Path(place.path).exists():
+                data = MultiViewData.read(place.path)
+            else:
+                return None
+        except (FewviewError, OSError):
+            continue  # not here, or another version of it: the client has the right one
+        if data.fingerprint == checksum:
+            return _keep(checksum, data)
+    return None
+
+
+def _workbench(job: bytes) -> RemoteWorkbench:
+    kept: OrderedDict[bytes, RemoteWorkbench] = _thread.__dict__.setdefault("kept", OrderedDict())
+    if job not in kept:
+        kept[job] = RemoteWorkbench(pickle.loads(job))
+    kept.move_to_end(job)
+    while len(kept) > 2:
+        kept.popitem(last=False)
+    return kept[job]
+
+
+class RemoteWorkbench(Workbench):
+    """A workbench that has no grid of data sets before it, only cells and data by checksum."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.grid)
+        self._places = job.places
+        self._refusals: dict[tuple[Any, ...], str] = {}
+
+    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData, TaskSpec]:
+        """What a cell is computed from: its data, the base set's data, the task."""
+        found = []
+        for checksum in (cell.data_checksum, cell.base_checksum):
+            data = find_data(checksum, self._places[checksum])
+            if data is None:
+                raise FewviewError(f"{cell.describe()}: the data are gone from this worker")
+            found.append(data)
+        task = TaskSpec(
+            way=cell.way,
+            shot=cell.shot,
+            queries=cell.queries,
+            missing=missing_rule(self.grid.missing, found[0]),
+            query_counts=cell.query_counts,
+            eta=cell.eta,
+        )
+        return found[0], found[1], task
+
+    def lacking(self, cells: Sequence[Cell]) -> tuple[str, ...]:
+        """Checksums of data that this machine does not have."""
+        wanted = {sum_ for cell in cells for sum_ in (cell.data_checksum, cell.base_checksum)}
+        return tuple(c for c in sorted(wanted) if find_data(c, self._places[c]) is None)
+
+    def refusal(self, cells: Sequence[Cell]) -> str:
+        """Say why results of this worker would not be those that the cells stand for, or nothing.
+
+        A method or the sampler may be of another version although fewview is of the same, for
+        instance in a checkout or in a package of one's own.
+        """
+        for cell in cells:
+            key = tuple(getattr(cell, name) for name in ("sampler_version", "method", *METHOD))
+            if key not in self._refusals:
+                self._refusals[key] = self._difference(cell)
+            if self._refusals[key]:
+                return self._refusals[key]
+        return ""
+
+    def _difference(self, cell: Cell) -> str:
+        if cell.sampler_version != SAMPLER_VERSION:
+            return (
+                f"its episode sampler has version {SAMPLER_VERSION}; here it is "
+                f"{cell.sampler_version}"
+            )
+        try:
+            present = method_fields(self._method(cell.method), cell.method, self.grid)
+        except FewviewError as error:
+            return str(error)
+        for name in METHOD:
+            there, here = present[name], getattr(cell, name)
+            if there != here:
+                what = name.replace("method_", "")
+                return f"its method {cell.method!r} has {what} {there}; here it is {here}"
+        return ""
+
+
+# ---------------------------------------------------------------------- threads
+
+_threads: dict[str, Any] = {"inside": 0, "limits": None}
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Compute with one thread per cell: a worker's threads each have a cell of their own.
+
+    Libraries count threads for the whole process, so the first cell in sets them to one and the
+    last cell out puts back what was there.
+
+    Example:
+        >>> import torch
+        >>> with single_thread():
+        ...     torch.get_num_threads()
+        1
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    with _lock:
+        if _threads["inside"] == 0:
+            count = torch.get_num_threads()
+            _threads["limits"] = threadpool_limits(limits=1), count
+        _threads["inside"] += 1
+    torch.set_num_threads(1)  # in every thread: some libraries count them per thread
+    try:
+        yield
+    finally:
+        with _lock:
+            _threads["inside"] -= 1
+            if _threads["inside"] == 0:
+                limits, count = _threads["limits"]
+                limits.restore_original_limits()
+                torch.set_num_threads(count)

@@ -1,0 +1,401 @@
+"""What is to be run: a `Grid` of data sets, class splits, missing rates and methods, as cells.
+
+Planning loads data and draws class splits but no episodes, so a mistake in a long command line
+comes out before any work is done.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from fewview.datasets._splits import ClassSplit
+from fewview.engine._contract import Method
+from fewview.engine._registry import create
+from fewview.episodes._sampler import SAMPLER_VERSION, EpisodeSampler
+from fewview.episodes._task import TaskSpec
+from fewview.evaluate._sources import Source, find_source
+from fewview.evaluate._tuning import candidates, describe_tuning
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.results._cells import Cell
+from fewview.samples._data import MultiViewData
+from fewview.samples._masks import KINDS, MissingRule, check_rate
+
+PROTOCOLS = ("splits", "paper")
+OWN_GAPS = "lacks views of its own"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A benchmark: every data set x class split x missing rate x method.
+
+    Args:
+        datasets: known names, files or folders, or data in memory.
+        methods: as on the command line, `name` or `name:parameter=value:...`.
+        etas: missing rates.
+        base: take base classes from this data set (name or file) instead.
+        way: classes per task; the data set's usual number when None.
+        shot: supports per class; likewise.
+        queries: queries per class; likewise.
+        splits: number of class splits, or `"all"`.
+        episodes: episodes per split.
+        query_counts: `"balanced"` or `"dirichlet:A"`.
+        missing: `"uniform"`, `"patterns"` (those of the data), `"class"`, or a rule of your own.
+        seed: of episodes, drawn splits and everything random in methods.
+        scaling: for every method; `"paper"` is per method as in the paper; None leaves it to the
+            methods. A parameter typed with a method wins.
+        padding: likewise.
+        device: `"cpu"`, `"cuda"` or `"auto"`.
+        dtype: `"float32"` or `"float64"`.
+        tune: choose every method's declared settings on base classes.
+        data_dir: folder of data files.
+
+    Example:
+        >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=2)
+        >>> [cell.describe() for cell in plan(grid)][:2]
+        ['digits split 0 eta 0 proto', 'digits split 0 eta 0.5 proto']
+    """
+
+    datasets: tuple[str | MultiViewData, ...]
+    methods: tuple[str, ...]
+    etas: tuple[float, ...] = (0.0,)
+    base: str | MultiViewData | None = None
+    way: int | None = None
+    shot: int | None = None
+    queries: int | None = None
+    splits: int | str = 10
+    episodes: int = 40
+    query_counts: str = "balanced"
+    missing: str | MissingRule = "uniform"
+    seed: int = 0
+    scaling: str | None = None
+    padding: str | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    tune: bool = False
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.datasets:
+            raise FewviewError("no data set given; 'fewview data list' shows what there is")
+        if not self.methods:
+            raise FewviewError("no methods given; 'fewview methods' shows what there is")
+        if not self.etas:
+            raise FewviewError("no missing rate given; try --eta 0,0.3,0.5")
+        if self.splits != "all" and (not isinstance(self.splits, int) or self.splits < 1):
+            raise FewviewError(f"splits is {self.splits!r}; give a number from 1 or 'all'")
+        if self.episodes < 1:
+            raise FewviewError(f"episodes is {self.episodes}; at least 1 per split is needed")
+        if not isinstance(self.missing, MissingRule) and self.missing not in KINDS:
+            raise FewviewError(f"missing is {self.missing!r}; use one of {', '.join(KINDS)}")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One data set of a grid with everything that is the same for all its cells."""
+
+    source: Source
+    base: Source
+    task: TaskSpec
+    etas: tuple[float, ...]
+
+    def base_classes(self, split: ClassSplit) -> tuple[Hashable, ...]:
+        """The base classes that go with a split of the novel classes' data set."""
+        if self.base is self.source:
+            return split.base
+        return split.base if split.base_from == self.base.name else self.base.base_classes()
+
+
+def settings(grid: Grid) -> list[Setting]:
+    """Load the data sets of a grid and settle ways, shots, queries and missing rates."""
+    out = []
+    for dataset in grid.datasets:
+        source = find_source(dataset, grid.data_dir, all_novel=grid.base is not None)
+        base: Source = source
+        if grid.base is not None:
+            base = find_source(grid.base, grid.data_dir, as_base=True)
+            if base.data.fingerprint == source.data.fingerprint:
+                raise FewviewError(
+                    f"--base {base.name} is the data set itself; its own base classes are the "
+                    "default, leave --base out"
+                )
+        elif source.base_from is not None:
+            base = find_source(source.base_from, grid.data_dir)
+        # Says which view is wrong while nothing has been computed yet.
+        source.data[:0].like(base.data[:0], source.name)
+        out.append(Setting(source, base, *_task(grid, source)))
+    seen = [setting.source.name for setting in out]
+    twice = [name for name in seen if seen.count(name) > 1]
+    if twice:
+        raise FewviewError(f"two data sets are called {twice[0]!r}; give each once")
+    return out
+
+
+def _task(grid: Grid, source: Source) -> tuple[TaskSpec, tuple[float, ...]]:
+    rule = missing_rule(grid.missing, source.data)
+    etas = tuple(dict.fromkeys(float(eta) for eta in grid.etas))
+    if rule.patterns is not None:
+        etas = (float(1.0 - rule.patterns.mean()),)  # the patterns decide, whatever was asked for
+    for eta in etas:
+        try:
+            check_rate(eta, source.data.n_views)
+        except FewviewError as error:
+            raise FewviewError(f"data set {source.name!r}: {error}") from None
+    shot = source.shot if grid.shot is None else grid.shot
+    task = TaskSpec(
+        way=source.way if grid.way is None else grid.way,
+        shot=shot,
+        queries=source.fitting_queries(shot) if grid.queries is None else grid.queries,
+        missing=rule,
+        query_counts=grid.query_counts,
+    )
+    return task, etas
+
+
+def missing_rule(kind: str | MissingRule, data: MultiViewData) -> MissingRule:
+    """Make the rule that a word of the command line stands for; a rule stands for itself.
+
+    Example:
+        >>> missing_rule("class", MultiViewData([[1.0]])).describe()
+        'class[2]'
+    """
+    if isinstance(kind, MissingRule):
+        return kind
+    if kind != "patterns":
+        return MissingRule(kind)
+    if data.mask.all():
+        raise FewviewError(
+            f"{data.name or 'the data'}: no view is missing anywhere, so there are no patterns to "
+            "resample; use --missing uniform or class"
+        )
+    # Sorted rows, so that the rule does not depend on the order of the samples.
+    rows = np.asarray(data.mask)
+    return MissingRule("patterns", patterns=rows[np.lexsort(rows.T[::-1])])
+
+
+def splits_of(grid: Grid, source: Source) -> list[tuple[ClassSplit, int, int, int]]:
+    """List the class splits of a data set: split, its number, first and last episode.
+
+    Where there is one fixed split, repetitions take further episodes of the same classes.
+
+    Example:
+        >>> grid = Grid(datasets=("digits",), methods=("proto",), splits=2, episodes=5)
+        >>> [row[1:] for row in splits_of(grid, find_source("digits"))]
+        [(0, 0, 5), (1, 0, 5)]
+    """
+    if grid.splits == "all":
+        return [(split, k, 0, grid.episodes) for k, split in enumerate(source.every_split())]
+    count = int(grid.splits)
+    if source.fixed:
+        first, step = source.split(0, grid.seed), grid.episodes
+        return [(first, k, k * step, (k + 1) * step) for k in range(count)]
+    return [(source.split(k, grid.seed), k, 0, grid.episodes) for k in range(count)]
+
+
+def plan(grid: Grid) -> list[Cell]:
+    """Write a grid out as cells, in an order that reuses what was prepared.
+
+    Args:
+        grid: what to run.
+
+    Returns:
+        Cells by data set, class split, scaling, method, missing rate. Whatever could be found
+        wrong without drawing episodes has been raised as an error.
+    """
+    methods = {text: make_method(text, grid) for text in dict.fromkeys(grid.methods)}
+    ordered = sorted(methods, key=lambda text: methods[text].scaling)
+    cells: list[Cell] = []
+    for setting in settings(grid):
+        source, base = setting.source, setting.base
+        _warn_of_own_gaps(setting)
+        for split, number, start, stop in splits_of(grid, source):
+            # Checks way, class sizes and classes.
+            EpisodeSampler(source.data, setting.task, split.novel, seed=grid.seed)
+            base_classes = setting.base_classes(split)
+            if not base_classes:
+                raise FewviewError(f"data set {source.name!r}: no base classes; give --base")
+            common: dict[str, Any] = {
+                "dataset": source.name,
+                "data_checksum": source.data.fingerprint,
+                "base": base.name,
+                "base_checksum": base.data.fingerprint,
+                "base_classes": class_names(base.data, base_classes),
+                "novel": class_names(source.data, split.novel),
+                "way": setting.task.way,
+                "shot": setting.task.shots[0],
+                "queries": setting.task.queries,
+                "query_counts": grid.query_counts,
+                "missing": setting.task.missing.describe(),
+                "sampler_version": SAMPLER_VERSION,
+                "seed": grid.seed,
+                "start": start,
+                "stop": stop,
+                "split": number,
+                "fixed": source.fixed,
+            }
+            for text in ordered:
+                method = methods[text]
+                for eta in setting.etas:
+                    cells.append(
+                        Cell(eta=eta, method=text, **common, **method_fields(method, text, grid))
+                    )
+    return cells
+
+
+def _warn_of_own_gaps(setting: Setting) -> None:
+    """Say that gaps of the data stay, so that a smaller missing rate is not what is measured."""
+    own = setting.source.data.missing_rate
+    below = [eta for eta in setting.etas if eta < own]
+    if below and setting.task.missing.patterns is None:
+        listed = ", ".join(f"{eta:g}" for eta in below)
+        warnings.warn(
+            f"data set {setting.source.name!r} {OWN_GAPS}, {own:.2g} of all; a lower eta "
+            f"({listed}) takes nothing more away, and tasks lack about {own:.2g}; "
+            "--missing patterns draws gaps like those of the data and says so in the results",
+            FewviewWarning,
+            stacklevel=3,
+        )
+
+
+def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:
+    """The fields of a cell that say which method runs and how."""
+    return {
+        "method_class": type(method).__name__,
+        "parameters": method.key(),
+        "method_version": version_key(method),
+        "dtype": method.dtype,
+        "device": method.torch_device.type,
+        "scaling": method.scaling,
+        "padding": method.padding,
+        "tune": describe_tuning(candidates(method, fixed=_typed(text, grid))) if grid.tune else "",
+    }
+
+
+def version_key(method: Method) -> str:
+    """Version of a method and of the methods that it is made of.
+
+    Example:
+        >>> version_key(create("proto"))
+        '1'
+    """
+    parts = [value for value in method.get_params(deep=False).values() if isinstance(value, Method)]
+    inner = "+".join(f"{type(part).__name__} {version_key(part)}" for part in parts)
+    return f"{method.version}({inner})" if inner else str(method.version)
+
+
+def make_method(text: str, grid: Grid) -> Method:
+    """Make a method as typed, with what the grid says about all methods.
+
+    A parameter typed with the method wins over the grid's scaling, padding, device and dtype.
+
+    Example:
+        >>> grid = Grid(datasets=("digits",), methods=("proto",), padding="zero")
+        >>> make_method("proto", grid).padding, make_method("proto:padding=base", grid).padding
+        ('zero', 'base')
+    """
+    method = create(text)
+    typed = _typed_parameters(text, method)
+    paper: dict[str, str] = getattr(method, "paper_settings", {})
+    changes: dict[str, Any] = {}
+    for name, value in (("scaling", grid.scaling), ("padding", grid.padding)):
+        if value is not None and name not in typed:
+            changes[name] = paper.get(name, getattr(method, name)) if value == "paper" else value
+    everywhere = {"device": grid.device, "dtype": grid.dtype, "random_state": grid.seed}
+    for key in method.get_params(deep=True):
+        # Methods made of methods carry these in their parts too.
+        name = key.rpartition("__")[2]
+        if name in everywhere and key not in typed:
+            changes[key] = everywhere[name]
+    method.set_params(**changes)
+    method.validate()
+    _ = method.torch_device  # an impossible device is an error now, not in a worker later
+    return method
+
+
+def tune_candidates(text: str, grid: Grid, method: Method) -> list[dict[str, Any]]:
+    """Settings that `--tune` chooses from: what the user fixed stays fixed."""
+    return candidates(method, fixed=_typed(text, grid))
+
+
+def _typed(text: str, grid: Grid) -> frozenset[str]:
+    fixed = set(_typed_parameters(text, create(text)))
+    fixed |= {name for name in ("scaling", "padding") if getattr(grid, name) is not None}
+    return frozenset(fixed)
+
+
+@lru_cache(maxsize=256)
+def _setting_names(text: str) -> tuple[str, ...]:
+    return tuple(part.partition("=")[0].strip() for part in text.split(":")[1:])
+
+
+def _typed_parameters(text: str, method: Method) -> frozenset[str]:
+    return frozenset(method.spell_parameter(name) for name in _setting_names(text))
+
+
+def class_names(data: MultiViewData, classes: Iterable[Hashable]) -> tuple[str, ...]:
+    """Write classes as text, in the order of the data's classes.
+
+    Example:
+        >>> class_names(MultiViewData([[1.0], [2.0]], labels=[10, 9]), [10, 9])
+        ('9', '10')
+    """
+    texts = _class_texts(data)
+    wanted = set(classes)
+    return tuple(
+        text for text, label in zip(texts, data.classes.tolist(), strict=True) if label in wanted
+    )
+
+
+def rows_of(data: MultiViewData, texts: Iterable[str]) -> MultiViewData:
+    """Return the samples of some classes, given as `class_names` writes them.
+
+    Example:
+        >>> len(rows_of(MultiViewData([[1.0], [2.0]], labels=[10, 9]), ["10"]))
+        1
+    """
+    wanted = set(texts)
+    codes = [code for code, text in enumerate(_class_texts(data)) if text in wanted]
+    return data[np.isin(data.codes, codes)]
+
+
+def _class_texts(data: MultiViewData) -> list[str]:
+    labels = data.classes.tolist()
+    texts = [str(label) for label in labels]
+    return texts if len(set(texts)) == len(texts) else [repr(label) for label in labels]
+
+
+def units(cells: list[Cell], shared: bool = True) -> list[list[Cell]]:
+    """Cut cells into pieces of work that one process should do in one go.
+
+    Args:
+        cells: in the order of `plan`.
+        shared: keep the missing rates of one method and split together, so that what is learnt
+            from base classes is learnt once.
+
+    Example:
+        >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=2)
+        >>> [len(unit) for unit in units(plan(grid))]
+        [2, 2]
+    """
+    if not shared:
+        return [[cell] for cell in cells]
+    return [
+        list(group)
+        for _, group in groupby(cells, key=lambda cell: (cell.dataset, cell.split, cell.method))
+    ]
+
+
+def paper_protocol(grid: Grid) -> Grid:
+    """Return the same grid with the paper's protocol: one class split, 400 episodes.
+
+    Example:
+        >>> paper_protocol(Grid(datasets=("digits",), methods=("proto",))).episodes
+        400
+    """
+    return replace(grid, splits=1, episodes=400)

@@ -1,0 +1,210 @@
+"""The open world, measured: do methods notice queries of classes that no support shows?
+
+As in the usual few-shot open-set benchmark: as many unknown as known classes and 15 queries of
+each; accuracy on the known ones, and how well unknown queries are found by `typicality`, which is
+what `predict(reject=...)` uses, and by the largest probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import precision_recall_curve, roc_auc_score
+
+from fewview.datasets._splits import ClassSplit
+from fewview.engine._contract import DTYPES, Method
+from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._task import TaskSpec
+from fewview.evaluate._grid import Grid, Setting, make_method, settings, splits_of
+from fewview.ground._errors import FewviewError
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.results._intervals import standard_error
+from fewview.results._summaries import Row
+
+QUERIES = 15
+RECALL = 0.9
+FloatArray = NDArray[np.float64]
+COLUMNS = (
+    "dataset", "method", "way", "shot", "eta", "accuracy", "auroc", "auroc_error",
+    "precision_at_recall_90", "auroc_of_probability", "n_episodes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OpenSetMetrics:
+    """Metrics of some episodes, one number each.
+
+    Attributes:
+        accuracy: share of known queries classified rightly.
+        auroc: area under the curve of finding unknown queries by typicality.
+        precision: of the queries rejected when 90 % of the unknown ones are.
+        auroc_of_probability: the same area, by the largest probability.
+        way: known classes per task.
+    """
+
+    accuracy: FloatArray
+    auroc: FloatArray
+    precision: FloatArray
+    auroc_of_probability: FloatArray
+    way: int
+
+
+def precision_at_recall(unknown: NDArray[np.bool_], strangeness: FloatArray) -> float:
+    """Best precision among thresholds that find at least 90 % of the unknown queries.
+
+    Example:
+        >>> precision_at_recall(np.array([True, True, False, False]), np.array([4.0, 2, 3, 1]))
+        0.6666666666666666
+    """
+    precision, recall, _ = precision_recall_curve(unknown, strangeness)
+    return float(precision[recall >= RECALL].max())
+
+
+def measure_open_set(
+    scores: FloatArray, typicality: FloatArray, labels: NDArray[np.int64], way: int
+) -> OpenSetMetrics:
+    """Compare scores and typicality with the truth.
+
+    Args:
+        scores: log-probabilities [tasks, queries, way].
+        typicality: how well queries fit classes, [tasks, queries, way].
+        labels: [tasks, queries]; `way` or more for queries of unknown classes.
+        way: number of known classes.
+
+    Example:
+        >>> sure = np.array([[[3.0, 0.0], [0.0, 3.0], [0.1, 0.0]]])
+        >>> measure_open_set(sure, sure, np.array([[0, 1, 2]]), 2).auroc.tolist()
+        [1.0]
+    """
+    unknown = labels >= way
+    shifted = np.exp(scores - scores.max(-1, keepdims=True))
+    largest = 1 / shifted.sum(-1)  # the softmax of the largest score
+    best = typicality.max(-1)
+    right = scores.argmax(-1) == labels
+    rows = range(len(labels))
+    return OpenSetMetrics(
+        accuracy=np.array([right[t][~unknown[t]].mean() for t in rows]),
+        auroc=np.array([roc_auc_score(unknown[t], -best[t]) for t in rows]),
+        precision=np.array([precision_at_recall(unknown[t], -best[t]) for t in rows]),
+        auroc_of_probability=np.array([roc_auc_score(unknown[t], -largest[t]) for t in rows]),
+        way=way,
+    )
+
+
+def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[Row]:
+    """Run a grid as an open-set benchmark; results are not stored.
+
+    Args:
+        grid: data sets, methods, missing rates, splits and episodes. Where there are not twice as
+            many novel classes as ways, half of them are known. 15 queries per class unless given.
+        tell: is told what has been done.
+
+    Returns:
+        One row per data set, missing rate and method, in percent.
+
+    Example:
+        >>> grid = Grid(datasets=("digits",), methods=("proto",), splits=1, episodes=4)
+        >>> row = run_open_set(grid)[0]
+        >>> row["way"], row["n_episodes"], 50 < row["auroc"] <= 100
+        (2, 4, True)
+    """
+    rows: list[Row] = []
+    for setting in settings(grid):
+        for eta in setting.etas:
+            for text in dict.fromkeys(grid.methods):
+                parts = []
+                for part in _parts(grid, setting, eta, text):
+                    parts.append(part)
+                    if tell is not None:
+                        tell(
+                            f"{setting.source.name} eta {eta:g} {text}: split {len(parts)}, AUROC "
+                            f"{100 * part.auroc.mean():.1f}"
+                        )
+                rows.append(_row(setting, eta, text, parts))
+    return rows
+
+
+def _parts(grid: Grid, setting: Setting, eta: float, text: str) -> Iterator[OpenSetMetrics]:
+    method = make_method(text, grid)
+    for split, _, start, stop in splits_of(grid, setting.source):
+        task = _task(grid, setting, split, eta)
+        sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
+        yield _score(method, setting, split, task, sampler.draw(start, stop))
+
+
+def _task(grid: Grid, setting: Setting, split: ClassSplit, eta: float) -> TaskSpec:
+    """Twice as many classes: the first half is known."""
+    way = min(setting.task.way, len(split.novel) // 2)
+    if way < 2:
+        raise FewviewError(
+            f"data set {setting.source.name!r}: {len(split.novel)} novel classes; an open set "
+            "takes 4 or more, two known and two unknown"
+        )
+    data = setting.source.data
+    sizes = np.bincount(data.codes[data.codes >= 0])
+    names = data.classes.tolist()
+    smallest = min(int(sizes[names.index(name)]) for name in split.novel)
+    shot = max(setting.task.shots)
+    queries = min(QUERIES, smallest - shot) if grid.queries is None else grid.queries
+    return replace(setting.task, way=2 * way, shot=shot, queries=max(1, queries), eta=eta)
+
+
+def _score(
+    method: Method, setting: Setting, split: ClassSplit, task: TaskSpec, episodes: Episodes
+) -> OpenSetMetrics:
+    base_data, wanted = setting.base.data, set(setting.base_classes(split))
+    codes = [k for k, label in enumerate(base_data.classes.tolist()) if label in wanted]
+    base = base_data[np.isin(base_data.codes, codes)]
+    way = task.way // 2
+    prepared = method.prepare_base(base, replace(task, way=way))
+    data = setting.source.data.like(prepared.reference)
+    scaled = prepared.scaling.transform(data, np.dtype(method.dtype).type)
+    tensors = ViewTensors.of(scaled, method.torch_device, DTYPES[method.dtype])
+    shot, n_query = max(task.shots), episodes.query.shape[1]
+    size = method.batch_size(way * shot, n_query, scaled.view_dims, way)
+    scores, fits = [], []
+    for start in range(0, len(episodes), size):
+        batch = _known_half(tensors.gather(episodes[start : start + size]), way, way * shot)
+        scores.append(method.score_batch(batch, prepared).double().cpu().numpy())
+        with torch.no_grad():
+            fits.append(method.typicality(batch, prepared.state).double().cpu().numpy())
+    return measure_open_set(
+        np.concatenate(scores), np.concatenate(fits), episodes.query_labels, way
+    )
+
+
+def _known_half(batch: EpisodeBatch, way: int, n_support: int) -> EpisodeBatch:
+    """The same tasks without the supports of unknown classes, which come last."""
+    return replace(
+        batch,
+        support=tuple(view[:, :n_support] for view in batch.support),
+        support_mask=batch.support_mask[:, :n_support],
+        support_labels=batch.support_labels[:, :n_support],
+        query_labels=None,
+        way=way,
+    )
+
+
+def _row(setting: Setting, eta: float, text: str, parts: list[OpenSetMetrics]) -> Row:
+    def pooled(name: str) -> FloatArray:
+        return 100 * np.concatenate([getattr(part, name) for part in parts])
+
+    return {
+        "dataset": setting.source.name,
+        "method": text,
+        "way": parts[0].way,
+        "shot": max(setting.task.shots),
+        "eta": eta,
+        "accuracy": float(pooled("accuracy").mean()),
+        "auroc": float(pooled("auroc").mean()),
+        "auroc_error": standard_error(pooled("auroc")),
+        "precision_at_recall_90": float(pooled("precision").mean()),
+        "auroc_of_probability": float(pooled("auroc_of_probability").mean()),
+        "n_episodes": len(pooled("auroc")),
+        "n_splits": len(parts),
+        "missing": setting.task.missing.describe(),
+    }

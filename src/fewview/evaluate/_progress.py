@@ -1,0 +1,114 @@
+"""Telling people how far a grid is: the interface, and plain lines for logs.
+
+The command line has a livelier one; this one needs nothing but a stream.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from fewview.results._cells import Cell, Result
+
+
+class Progress:
+    """What the runner tells; this one keeps quiet."""
+
+    def message(self, text: str) -> None:
+        """Something that people should know."""
+
+    def planned(self, total: int, reused: int, stale: int) -> None:
+        """The grid has `total` cells, `reused` of them are stored, `stale` are out of date."""
+
+    def started(self, cell: Cell) -> None:
+        """A cell is being worked on."""
+
+    def training(self, text: str) -> None:
+        """Networks are being trained in this process, and are so far."""
+
+    def finished(self, result: Result) -> None:
+        """A cell is done and stored."""
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        """A cell could not be computed."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class PlainProgress(Progress):
+    """One line now and then: cells done, the last cell, rate, time left.
+
+    Args:
+        stream: where to; standard error when None.
+        interval: least seconds between two lines.
+    """
+
+    def __init__(self, stream: TextIO | None = None, interval: float = 2.0) -> None:
+        self._stream = stream
+        self._interval = interval
+        self._last = float("-inf")
+        self._total = self._done = self._new = 0
+        self._start = time.monotonic()
+
+    def message(self, text: str) -> None:
+        """Write a line."""
+        print(text, file=self._stream or sys.stderr, flush=True)
+
+    def planned(self, total: int, reused: int, stale: int) -> None:
+        """Say how much there is to do."""
+        self._total, self._done, self._new = total, reused, 0
+        self._start = time.monotonic()
+        self.message(describe_plan(total, reused, stale))
+
+    def training(self, text: str) -> None:
+        """Write a line if the last one is old."""
+        now = time.monotonic()
+        if now - self._last >= 5 * self._interval:
+            self._last = now
+            self.message(text)
+
+    def finished(self, result: Result) -> None:
+        """Write a line if the last one is old enough, and for the last cell."""
+        self._done += 1
+        self._new += 1
+        now = time.monotonic()
+        if now - self._last < self._interval and self._done < self._total:
+            return
+        self._last = now
+        rate = self._new / max(now - self._start, 1e-9)
+        left = (self._total - self._done) / rate
+        self.message(
+            f"[{self._done}/{self._total}] {result.cell.describe()}: "
+            f"{100 * result.metrics.accuracy.mean():.1f} %  "
+            f"({rate:.2g} cells/s, {describe_seconds(left)} left)"
+        )
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        """Write a line."""
+        self._done += 1
+        self.message(f"failed: {cell.describe()}: {reason}")
+
+
+def describe_plan(total: int, reused: int, stale: int) -> str:
+    """Write what a run has before it.
+
+    Example:
+        >>> describe_plan(12, 4, 2)
+        '12 cells: 4 already stored, 8 to compute (2 of them stale: stored by an older version)'
+    """
+    text = f"{total} cells: {reused} already stored, {total - reused} to compute"
+    return text + (f" ({stale} of them stale: stored by an older version)" if stale else "")
+
+
+def describe_seconds(seconds: float) -> str:
+    """Write a time in the unit that suits it.
+
+    Example:
+        >>> describe_seconds(12.3), describe_seconds(150), describe_seconds(9000)
+        ('12 s', '2.5 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

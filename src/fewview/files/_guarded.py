@@ -1,0 +1,373 @@
+"""Foreign binary files (MATLAB, HDF5, parquet) are read in a process of their own.
+
+Their parsers are large C libraries that a damaged or hostile file can crash, hang or make eat all
+memory. So a child process reads the file, under limits on memory and time, and leaves arrays
+(`.npy`) and plain values (JSON) in a temporary folder; nothing is ever unpickled. This module is
+both sides: `load` here, `main` in the child.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large
+from fewview.files._npz import read_npy
+from fewview.ground._errors import FewviewError, FewviewWarning
+
+# What the child may call: kind of file -> module, function, and how messages call such a file.
+_READERS = {
+    "mat": ("fewview.files._matlab", "load_matlab", "MATLAB"),
+    "h5ad": ("fewview.files._annotated", "load_h5ad", "AnnData"),
+    "h5mu": ("fewview.files._annotated", "load_h5mu", "MuData"),
+    "parquet": ("fewview.files._tables", "load_parquet", "parquet"),
+}
+_START_SECONDS = 120.0  # to start Python and import a parser, on a busy machine
+_END_SECONDS = 10.0  # for a process that hung up to be gone
+_REPLY = "reply.json"
+
+
+def load(kind: str, paths: Sequence[Path], **options: Any) -> Any:
+    """Read files of one kind in a child process.
+
+    Args:
+        kind: "mat", "h5ad", "h5mu" or "parquet".
+        paths: the files; limits follow from the sum of their sizes.
+        options: plain values for the reader.
+
+    Returns:
+        What the reader gives: dicts, lists, plain values, arrays of numbers.
+    """
+    size = sum(path.stat().st_size for path in paths)
+    memory, seconds = memory_limit(size), time_limit(size)
+    request = {
+        "kind": kind,
+        "paths": [os.fspath(path.resolve()) for path in paths],
+        "options": options,
+        "memory": memory,
+        "seconds": seconds,
+    }
+    with tempfile.TemporaryDirectory(prefix="fewview-") as name, _reader() as reader:
+        folder = Path(name)
+        reader.ask({**request, "folder": name}, seconds, _READERS[kind][2])
+        try:
+            reply = json.loads((folder / _REPLY).read_bytes())
+        except (OSError, ValueError, RecursionError, MemoryError) as error:
+            raise FewviewError(f"the reader left no result ({error})") from None
+        for message in reply.get("warnings", ()):
+            warnings.warn(message, FewviewWarning, stacklevel=4)
+        if "error" in reply:
+            raise FewviewError(reply["error"])
+        if "memory" in reply:
+            raise FewviewError(too_large(memory))
+        try:
+            return _unpack(reply["content"], folder)
+        except (KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+            # A child whose memory was damaged may write anything.
+            raise FewviewError(f"the reader left no usable result ({error!r})") from None
+
+
+@contextmanager
+def kept_reader() -> Iterator[None]:
+    """Use one child process for all foreign files read inside the block.
+
+    By default every file gets a process of its own, which takes about half a second to start. A
+    process that crashed or was stopped is replaced.
+
+    Example:
+        >>> with kept_reader():
+        ...     pass  # read many files
+    """
+    global _kept
+    with _lock:
+        if _kept is not None:
+            outer = True
+        else:
+            outer, _kept = False, _Reader()
+    try:
+        yield
+    finally:
+        if not outer:
+            with _lock:
+                kept, _kept = _kept, None
+            if kept is not None:
+                kept.stop()
+
+
+_lock = threading.RLock()
+_kept: _Reader | None = None
+
+
+@contextmanager
+def _reader() -> Iterator[_Reader]:
+    if _kept is not None:
+        with _lock:
+            yield _kept
+        return
+    reader = _Reader()
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+class _Reader:
+    """The child process as seen from here; started when first asked."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._errors: IO[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        return self._process
+
+    def ask(self, request: dict[str, Any], seconds: float, called: str) -> None:
+        """Send one request and wait until its reply lies in its folder."""
+        try:
+            if self._process is None or self._process.poll() is not None:
+                self.stop()
+                self._start()
+            process = self._process
+            assert process is not None
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+            # The parser is imported first; only then does the time of the file run.
+            ready = self._line(_START_SECONDS)
+            done = self._line(seconds) if ready == b"ready\n" else ready
+        except BaseException:
+            self.stop()
+            raise
+        if done == b"done\n":
+            return
+        if done is None:
+            self.stop()
+            raise FewviewError(
+                f"took longer than {seconds:g} s to read and was given up; the file is damaged, "
+                f"or if you trust it set {SECONDS} to more seconds"
+            )
+        try:
+            code = process.wait(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None  # it closed the pipe and lives on, or dies slowly on a busy machine
+        detail = self._last_error()
+        self.stop()
+        if code is None:
+            detail = "it hung up"
+        elif code < 0:
+            detail = signal.Signals(-code).name + (f", {detail}" if detail else "")
+        raise FewviewError(
+            f"made the {called} reader stop ({detail or f'exit status {code}'}); the file is most "
+            "likely damaged, get it again"
+        )
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+    def _start(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
+        self._lines = queue.Queue()
+        # -P: modules are never taken from the current folder, which may hold the foreign files.
+        code = "from fewview.files._guarded import main; main()"
+        command = [sys.executable, "-P", "-c", code]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=_environment(),
+            )
+        except OSError as error:
+            raise FewviewError(f"cannot start a process to read it ({error})") from None
+        assert self._process.stdout is not None
+        threading.Thread(
+            target=_forward, args=(self._process.stdout, self._lines), daemon=True
+        ).start()
+
+    def _line(self, seconds: float) -> bytes | None:
+        """Wait for a line of the child; empty when it ended, None when the time is over."""
+        try:
+            return self._lines.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def _last_error(self) -> str:
+        if self._errors is None:
+            return ""
+        self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, self._errors.tell() - 2000))
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:200] if lines else ""
+
+
+def _forward(stream: IO[bytes], lines: queue.Queue[bytes]) -> None:
+    with suppress(OSError, ValueError):  # closed meanwhile
+        for line in stream:
+            lines.put(line)
+    lines.put(b"")
+
+
+def _environment() -> dict[str, str]:
+    root = os.fspath(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        # One thread: no pools that reserve address space, which the limit counts.
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "1",
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+        # HDF5 would load shared libraries for the filters that a file names.
+        "HDF5_PLUGIN_PRELOAD": "::",
+    }
+
+
+# ------------------------------------------------------------------ what crosses the border
+
+
+def _pack(value: Any, folder: Path, count: list[int]) -> Any:
+    """Write arrays into the folder and turn the rest into JSON that `_unpack` understands."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "fiub":
+            raise TypeError(f"array of {value.dtype}")
+        count[0] += 1
+        with (folder / f"{count[0]}.npy").open("wb") as stream:
+            np.lib.format.write_array(stream, value, allow_pickle=False)
+        return {"array": count[0]}
+    if isinstance(value, dict):
+        return {"dict": [[key, _pack(item, folder, count)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_pack(item, folder, count) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, datetime):
+        return {"datetime": value.isoformat()}
+    if isinstance(value, date):
+        return {"date": value.isoformat()}
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def _unpack(value: Any, folder: Path) -> Any:
+    if isinstance(value, list):
+        return [_unpack(item, folder) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "dict":
+        return {key: _unpack(item, folder) for key, item in content}
+    if kind == "array":
+        file = folder / f"{int(content)}.npy"
+        with file.open("rb") as stream:
+            return read_npy(stream, file.stat().st_size)
+    if kind == "datetime":
+        return datetime.fromisoformat(content)
+    return date.fromisoformat(content)
+
+
+# ------------------------------------------------------------------ the child
+
+
+def main() -> None:
+    """Answer requests, one JSON line each, until there are no more."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not look like a reply
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        module, function, called = _READERS[request["kind"]]
+        home = importlib.import_module(module)
+        home.import_parsers([Path(path) for path in request["paths"]])
+        reader = getattr(home, function)
+        replies.write(b"ready\n")
+        replies.flush()
+        folder = Path(request["folder"])
+        with _limits(request["memory"], request["seconds"]):
+            reply = _answer(reader, called, request, folder)
+        (folder / _REPLY).write_text(json.dumps(reply), encoding="ascii")
+        replies.write(b"done\n")
+        replies.flush()
+
+
+def _answer(reader: Any, called: str, request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    paths = [Path(path) for path in request["paths"]]
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", FewviewWarning)
+            content = reader(paths, memory=request["memory"], **request["options"])
+        reply = {"content": _pack(content, folder, [0])}
+        told = [str(entry.message) for entry in caught]
+        json.dumps(reply)
+        return {**reply, "warnings": told}
+    except FewviewError as error:
+        return {"error": str(error)}
+    except MemoryError:
+        return {"memory": True}
+    except Exception as error:  # parsers fail on foreign bytes in any way they like
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if "memory allocation failed" in reason or "unable to allocate" in reason.lower():
+            return {"memory": True}
+        return {
+            "error": f"is not a readable {called} file, or is damaged or cut short "
+            f"({reason[:200]}); get it again"
+        }
+
+
+@contextmanager
+def _limits(memory: int, seconds: float) -> Iterator[None]:
+    """Limit address space above what Python and the parsers take already, and time."""
+    try:
+        import resource
+    except ImportError:  # not a POSIX system: the parent still watches the time
+        yield
+        return
+    used = 2**30
+    with suppress(OSError, ValueError):
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        used = pages * resource.getpagesize()
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = used + memory
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Should the parent be gone, the alarm ends the child.
+    signal.setitimer(signal.ITIMER_REAL, seconds + 10)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))

@@ -1,0 +1,519 @@
+"""MATLAB `.mat` files, v4 to v7.2 with scipy and v7.3 (which is HDF5) with h5py.
+
+**Views** are the cells of the cell array `X`, called `view0`, `view1`, ... (or as the cell array
+`view_names` says); without it those of the only cell array of matrices; without any, all matrices
+that have as many rows or columns as there are labels, called like their variables.
+
+**Labels** are the first of `Y`, `y`, `gt`, `truelabel`, `labels`, `label`, `gnd`, `truth` that is a
+row or a column (of numbers or texts), or the variable that is asked for. Where it is a cell array
+with one such column per view, as `truelabel` often is, all of them must agree.
+
+**Which way up**: samples are rows or columns, whichever there are as many of as labels. Where a
+view has both (it is square), it lies as the other views do; where they do not decide it either, its
+rows are the samples, and a warning says so. Without labels samples are rows, unless all views have
+the same number of columns and not of rows.
+
+A row of NaN is a missing view. Structs, objects, function handles and complex numbers are refused.
+`write_matlab` writes v7 files that MATLAB and Octave read (`X`, `Y`, `view_names`, `ids`,
+`classes`, `columns`) and adds `fewview`, a JSON text, so that reading gives back exactly what was
+written.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fewview.files._guarded as foreign
+import fewview.files._hdf5 as hdf5
+from fewview.files._annotated import dense_matrix
+from fewview.files._kinds import code_labels, kind_of
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
+from fewview.ground._whole_files import replacing
+from fewview.samples._data import MultiViewData, PartialRows
+
+LABELS = ("Y", "y", "gt", "truelabel", "labels", "label", "gnd", "truth")
+CELLS = "X"
+VIEW_NAMES = "view_names"
+MANIFEST = "fewview"
+
+
+def read_matlab(
+    path: Path, partial_rows: PartialRows = "error", labels: str | None = None
+) -> MultiViewData:
+    """Read a `.mat` file, in a child process.
+
+    Args:
+        path: the file.
+        partial_rows: see `MultiViewData`.
+        labels: the variable with the labels; by default the first of `LABELS` that can be.
+    """
+    content = foreign.load("mat", [path], labels=labels)
+    return MultiViewData(**content, partial_rows=partial_rows, name=path.stem)
+
+
+# ------------------------------------------------------------------ reading, in the child process
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A value that is never a view or a label."""
+
+    kind: str
+
+
+# What a variable can be: numbers, a list of cells or of texts, one text, or refused.
+_Value = Any
+
+
+def import_parsers(paths: Sequence[Path]) -> None:
+    """Import what reading needs, before limits hold (in the child process)."""
+    if _is_hdf5(paths[0]):
+        import h5py  # noqa: F401
+    else:
+        import scipy.io  # noqa: F401
+
+
+def load_matlab(paths: Sequence[Path], memory: int, labels: str | None) -> dict[str, Any]:
+    """Read a `.mat` file (in the child process) into the arguments of `MultiViewData`."""
+    path = paths[0]
+    variables = _variables_of_hdf5(path, memory) if _is_hdf5(path) else _variables(path, memory)
+    if not variables:
+        raise FewviewError("holds no variables")
+    if isinstance(variables.get(MANIFEST), str):
+        return _as_written(variables, labels)
+    label_name, found = _find_labels(variables, labels)
+    views = _find_views(variables, label_name, None if found is None else len(found))
+    return {"views": views, "labels": found}
+
+
+def _is_hdf5(path: Path) -> bool:
+    with path.open("rb") as stream:
+        head = stream.read(520)
+    return head[512:] == b"\x89HDF\r\n\x1a\n" or head[:8] == b"\x89HDF\r\n\x1a\n"
+
+
+# ------------------------------------------------------------------ variables of v4 to v7.2
+
+
+def _variables(path: Path, memory: int) -> dict[str, _Value]:
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        content = loadmat(path, spmatrix=False)
+    except NotImplementedError:
+        raise FewviewError("is a damaged MATLAB v7.3 file; get it again") from None
+    except (MatReadError, ValueError, TypeError) as error:
+        raise FewviewError(
+            f"is not a readable MATLAB file, or is damaged or cut short ({error}); get it again"
+        ) from None
+    return {
+        name: _value(item, memory) for name, item in content.items() if not name.startswith("__")
+    }
+
+
+def _value(item: Any, memory: int, depth: int = 0) -> _Value:
+    from scipy.io.matlab import MatlabFunction, MatlabObject, MatlabOpaque
+
+    if isinstance(item, MatlabFunction):
+        return _Refused("a function handle")
+    if isinstance(item, (MatlabObject, MatlabOpaque)):
+        return _Refused("an object")
+    if hasattr(item, "tocsc"):
+        sparse = item.tocsc(copy=False)
+        if sparse.dtype.kind not in "fiub":
+            return _Refused("complex numbers")
+        parts = (sparse.data, sparse.indices, sparse.indptr)
+        return dense_matrix("a sparse matrix", sparse.shape, *parts, by_rows=False, memory=memory)
+    if not isinstance(item, np.ndarray):
+        return _Refused(f"a {type(item).__name__}")
+    if item.dtype.names is not None:
+        return _Refused("a struct")
+    if item.dtype == object:
+        if depth > 1:
+            return _Refused("a cell array in a cell array in a cell array")
+        return [_value(cell, memory, depth + 1) for cell in item.ravel(order="F")]
+    if item.dtype.kind == "U":
+        texts = [str(text) for text in item.ravel()]
+        return texts[0] if len(texts) == 1 else texts if texts else ""
+    if item.dtype.kind not in "fiub":
+        return _Refused("complex numbers" if item.dtype.kind == "c" else f"{item.dtype} values")
+    return np.asarray(item)
+
+
+# ------------------------------------------------------------------ variables of v7.3
+
+
+def _variables_of_hdf5(path: Path, memory: int) -> dict[str, _Value]:
+    with hdf5.opened(path) as file:
+        return {
+            name: _hdf5_value(file, hdf5.member(file, name), memory)
+            for name in file
+            if not name.startswith("#")
+        }
+
+
+def _hdf5_value(file: Any, item: Any, memory: int, depth: int = 0) -> _Value:
+    import h5py
+
+    kind = hdf5.attribute(item, "MATLAB_class")
+    if "MATLAB_sparse" in item.attrs:
+        return _hdf5_sparse(item, memory)
+    if "MATLAB_object_decode" in item.attrs or kind == "function_handle":
+        return _Refused("a function handle" if kind == "function_handle" else "an object")
+    if hdf5.is_group(item):
+        return _Refused("a struct" if kind in ("struct", None) else f"a {kind}")
+    if item.attrs.get("MATLAB_empty"):
+        lengths = [int(length) for length in hdf5.numbers(item, memory, 1)]
+        if kind == "char":
+            return ""
+        if kind == "cell":
+            return []
+        if min(lengths, default=0) < 0 or 0 not in lengths:
+            raise FewviewError(f"{item.name} is empty, but has the shape {lengths}")
+        return np.empty(lengths)
+    if kind == "cell":
+        if depth > 1:
+            return _Refused("a cell array in a cell array in a cell array")
+        if h5py.check_ref_dtype(item.dtype) is not h5py.Reference:
+            raise FewviewError(f"{item.name} is a cell array without cells; the file is damaged")
+        if item.size * 16 > memory:
+            raise MemoryError
+        hdf5.check(item, memory, None)
+        # HDF5 is stored the other way round, so that its order is MATLAB's.
+        cells = []
+        for reference in np.ravel(item[()]):
+            if not reference:
+                raise FewviewError(
+                    f"{item.name} has a cell that points nowhere; get the file again"
+                )
+            cells.append(_hdf5_value(file, file[reference], memory, depth + 1))
+        return cells
+    if item.dtype.kind not in "fiub":
+        return _Refused("complex numbers" if item.dtype.names else f"{item.dtype} values")
+    array = hdf5.numbers(item, memory).T
+    if kind == "char":
+        if array.dtype.kind != "u" or array.ndim != 2:
+            raise FewviewError(f"{item.name} is not valid text; the file is damaged")
+        lines = [_utf16(line) for line in array]
+        return lines[0] if len(lines) == 1 else [line.rstrip() for line in lines]
+    return array
+
+
+def _utf16(signs: NDArray[Any]) -> str:
+    return signs.astype("<u2").tobytes().decode("utf-16-le", "surrogatepass")
+
+
+def _hdf5_sparse(group: Any, memory: int) -> NDArray[Any]:
+    parts: dict[str, Any] = {}
+    for name in ("data", "ir", "jc"):
+        item = hdf5.member(group, name) if hdf5.is_group(group) else None
+        # MATLAB leaves out data and ir where all entries are zero.
+        parts[name] = np.empty(0, np.uint64) if item is None else hdf5.numbers(item, memory, 1)
+    rows, columns = int(group.attrs["MATLAB_sparse"]), max(len(parts["jc"]) - 1, 0)
+    data = parts["data"] if parts["data"].size else np.empty(0)
+    return dense_matrix(
+        group.name, (rows, columns), data, parts["ir"], parts["jc"], by_rows=False, memory=memory
+    )
+
+
+# ------------------------------------------------------------------ what the variables mean
+
+
+def _find_labels(
+    variables: Mapping[str, _Value], wanted: str | None
+) -> tuple[str | None, list[Any] | None]:
+    if wanted is not None:
+        if wanted not in variables:
+            raise FewviewError(
+                f"no variable {wanted!r} for the labels; it has {shorten(variables, 20)}"
+            )
+        return wanted, _as_labels(wanted, variables[wanted])
+    reasons = []
+    for name in LABELS:
+        if name in variables:
+            try:
+                return name, _as_labels(name, variables[name])
+            except FewviewError as error:
+                reasons.append(error)
+    # With a matrix called Y there may simply be no labels; other names mean labels.
+    if reasons and not (len(reasons) == 1 and isinstance(variables.get("Y"), np.ndarray)):
+        raise reasons[0]
+    return None, None
+
+
+def _as_labels(name: str, value: _Value) -> list[Any]:
+    """Understand a row or a column of numbers or texts as labels."""
+    if isinstance(value, _Refused):
+        raise FewviewError(
+            f"variable {name} holds {value.kind}; labels must be a row or a column of numbers or "
+            "texts"
+        )
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, np.ndarray):
+        if value.size != max(value.shape, default=0):
+            shape = " x ".join(map(str, value.shape))
+            raise FewviewError(
+                f"variable {name} is {shape}; labels must be a row or a column with one label per "
+                "sample (for a 0/1 matrix, save the number of the class instead)"
+            )
+        return [_number(number) for number in value.ravel().tolist()]
+    if all(isinstance(cell, str) for cell in value):
+        return list(value)
+    several = [_as_labels(name, cell) for cell in value]
+    if all(len(labels) == 1 for labels in several):
+        return [labels[0] for labels in several]
+    first = [label if label == label else None for label in several[0]]
+    for number, labels in enumerate(several):
+        if [label if label == label else None for label in labels] != first:
+            raise FewviewError(
+                f"variable {name} holds other labels for cell {number + 1} than for cell 1; rows "
+                "of the views must be the same samples, save one column of labels"
+            )
+    return several[0]
+
+
+def _number(value: Any) -> Any:
+    """MATLAB's numbers are doubles; whole ones are meant as integers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _find_views(
+    variables: Mapping[str, _Value], label_name: str | None, n_samples: int | None
+) -> dict[str, NDArray[Any]]:
+    cells = {
+        name: value
+        for name, value in variables.items()
+        if isinstance(value, list) and name not in (label_name, VIEW_NAMES)
+        if not all(isinstance(cell, str) for cell in value)
+    }
+    if CELLS in cells or len(cells) == 1:
+        name = CELLS if CELLS in cells else next(iter(cells))
+        blocks = _cell_views(name, cells[name], variables.get(VIEW_NAMES))
+        return _upright(blocks, n_samples)
+    if len(cells) > 1:
+        raise FewviewError(
+            f"several cell arrays ({shorten(cells)}); call the one that holds the views {CELLS}"
+        )
+    refused = variables.get(CELLS)
+    if isinstance(refused, _Refused):
+        raise _refusal(CELLS, refused)
+    matrices = {
+        name: value
+        for name, value in variables.items()
+        if isinstance(value, np.ndarray)
+        and value.ndim == 2
+        and name != label_name
+        and (value.size > 1 if n_samples is None else n_samples in value.shape)
+    }
+    others = [
+        name
+        for name, value in variables.items()
+        if isinstance(value, np.ndarray) and min(value.shape) > 1 and name not in matrices
+        if name != label_name
+    ]
+    if not matrices:
+        for name, value in variables.items():
+            if isinstance(value, _Refused):
+                raise _refusal(name, value)
+        counted = "" if n_samples is None else f" with {n_samples} rows or columns, as many as "
+        counted += "" if n_samples is None else f"there are labels in {label_name}"
+        raise FewviewError(
+            f"no cell array {CELLS} and no matrix{counted}; it has {shorten(variables, 20)}"
+        )
+    if others:
+        warnings.warn(
+            f"left out {shorten(others)}: not as many rows or columns as labels ({n_samples})",
+            FewviewWarning,
+            stacklevel=2,
+        )
+    return _upright(matrices, n_samples)
+
+
+def _cell_views(name: str, cells: Sequence[_Value], names: _Value) -> dict[str, NDArray[Any]]:
+    called = [f"view{number}" for number in range(len(cells))]
+    if isinstance(names, str):
+        names = [names]
+    if isinstance(names, list) and all(isinstance(text, str) and text for text in names):
+        if len(names) != len(cells) or len(set(names)) != len(names):
+            raise FewviewError(
+                f"{VIEW_NAMES} has {len(set(names))} different names for the {len(cells)} cells of "
+                f"{name}"
+            )
+        called = list(names)
+    for number, cell in enumerate(cells):
+        if isinstance(cell, _Refused):
+            raise _refusal(f"{name}{{{number + 1}}}", cell)
+        if not isinstance(cell, np.ndarray) or cell.ndim != 2:
+            raise FewviewError(f"{name}{{{number + 1}}} is not a matrix of numbers")
+    if not called:
+        raise FewviewError(f"the cell array {name} is empty; it must hold one matrix per view")
+    return dict(zip(called, cells, strict=True))
+
+
+def _refusal(name: str, value: _Refused) -> FewviewError:
+    advice = "save its fields as variables: save(file, '-struct', name)"
+    if value.kind != "a struct":
+        advice = "save plain matrices"
+    return FewviewError(f"variable {name} holds {value.kind}, which is never read; {advice}")
+
+
+def _upright(blocks: Mapping[str, NDArray[Any]], n_samples: int | None) -> dict[str, NDArray[Any]]:
+    """Turn views so that samples are rows."""
+    listed = ", ".join(
+        f"{name} {block.shape[0]} x {block.shape[1]}" for name, block in blocks.items()
+    )
+    if n_samples is None:
+        rows = {block.shape[0] for block in blocks.values()}
+        columns = {block.shape[1] for block in blocks.values()}
+        if len(rows) > 1 and len(columns) > 1:
+            raise FewviewError(
+                f"views have different numbers of rows and of columns ({shorten([listed])}), and "
+                f"there are no labels ({', '.join(LABELS[:4])}) to say what a sample is"
+            )
+        return {name: block if len(rows) == 1 else block.T for name, block in blocks.items()}
+    sideways: dict[str, bool] = {}
+    square = []
+    for name, block in blocks.items():
+        if n_samples not in block.shape:
+            raise FewviewError(
+                f"view {name!r} is {block.shape[0]} x {block.shape[1]}, but there are {n_samples} "
+                "labels; one side must be as long as the labels"
+            )
+        if block.shape[0] == block.shape[1]:
+            square.append(name)
+        else:
+            sideways[name] = block.shape[1] == n_samples
+    lying = len(set(sideways.values())) == 1 and all(sideways.values())
+    if square and len(set(sideways.values())) != 1 and n_samples > 1:
+        warnings.warn(
+            f"{shorten(square)}: as many rows as columns ({n_samples}), so that nothing says which "
+            "are the samples; rows are taken for samples, save the matrix transposed if that is "
+            "wrong",
+            FewviewWarning,
+            stacklevel=2,
+        )
+    return {name: block.T if sideways.get(name, lying) else block for name, block in blocks.items()}
+
+
+def _as_written(variables: Mapping[str, _Value], wanted: str | None) -> dict[str, Any]:
+    """Read what `write_matlab` wrote."""
+    try:
+        manifest = json.loads(variables[MANIFEST])
+        names, columns = manifest["views"], manifest["columns"]
+        valid = (
+            manifest["version"] == 1
+            and all(isinstance(name, str) for name in names)
+            and len(set(names)) == len(names)
+            and set(columns) <= set(names)
+            and all(isinstance(name, str) for listed in columns.values() for name in listed)
+            and _are_plain(manifest["ids"])
+            and _are_plain(manifest["classes"])
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        valid = False
+    if not valid:
+        raise FewviewError(
+            f"variable {MANIFEST} is damaged or from another version of fewview; remove it"
+        )
+    cells = variables.get(CELLS)
+    if not isinstance(cells, list) or len(cells) != len(names):
+        raise FewviewError(f"{CELLS} is not the cell array that variable {MANIFEST} describes")
+    views = _cell_views(CELLS, cells, names)
+    labels = None
+    if wanted is not None:
+        labels = _find_labels(variables, wanted)[1]
+    elif manifest["labels"]:
+        found = variables.get(LABELS[0])
+        if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+            raise FewviewError(f"{LABELS[0]} does not hold the labels that {MANIFEST} describes")
+        labels = found.ravel().tolist()
+        if manifest["classes"] is not None:
+            classes = [None, *manifest["classes"]]
+            if not all(0 <= code < len(classes) for code in labels):
+                raise FewviewError(f"{LABELS[0]} holds a number without a class in {MANIFEST}")
+            labels = [classes[code] for code in labels]
+    return {"views": views, "labels": labels, "ids": manifest["ids"], "columns": columns}
+
+
+def _are_plain(values: Any) -> bool:
+    return values is None or (
+        isinstance(values, list)
+        and all(isinstance(value, (bool, int, float, str)) for value in values)
+    )
+
+
+# ------------------------------------------------------------------ writing
+
+
+def write_matlab(data: MultiViewData, path: Path) -> None:
+    """Write a `.mat` file (v7): views in the cell array `X`, samples as rows, labels in `Y`.
+
+    `Y` holds whole numbers as they are; other labels are numbered from 1 in the order of `classes`,
+    with 0 for unknown ones.
+    """
+    from scipy.io import savemat
+    from scipy.io.matlab import MatWriteError
+
+    for view, block in data.views.items():
+        if block.nbytes >= 2**31:
+            raise FewviewError(
+                f"view {view!r} takes {block.nbytes / 2**30:.1f} GiB, more than the 2 GiB of a "
+                "variable in this format; write .npz or .h5mu"
+            )
+    variables: dict[str, Any] = {CELLS: _cell_array(list(data.views.values()), row=True)}
+    variables[VIEW_NAMES] = _cell_array(list(data.view_names), row=True)
+    manifest: dict[str, Any] = {
+        "version": 1,
+        "views": list(data.view_names),
+        "columns": {view: list(names) for view, names in data.columns.items()},
+        "ids": None,
+        "labels": data.labels is not None,
+        "classes": None,
+    }
+    if data.columns:
+        named = [data.columns.get(view, ()) for view in data.view_names]
+        variables["columns"] = _cell_array([_cell_array(list(names)) for names in named], row=True)
+    if data.ids is not None:
+        ids = data.ids.tolist()
+        variables["ids"] = _column_of(ids, kind_of(ids, "id"))
+        manifest["ids"] = ids
+    if data.labels is not None:
+        kind, codes, classes = code_labels(data)
+        if kind == "int" and -1 not in codes:
+            variables[LABELS[0]] = np.array(data.labels.tolist(), dtype=np.int64).reshape(-1, 1)
+        else:
+            variables[LABELS[0]] = codes.reshape(-1, 1) + 1
+            variables["classes"] = _column_of(classes, kind)
+            manifest["classes"] = classes
+    variables[MANIFEST] = json.dumps(manifest)
+    with replacing(path) as temporary:
+        try:
+            savemat(temporary, variables, appendmat=False, do_compression=True)
+        except MatWriteError as error:
+            raise FewviewError(f"cannot be written as a MATLAB file ({error})") from error
+
+
+def _column_of(values: Sequence[Any], kind: str) -> NDArray[Any]:
+    if kind in ("int", "float", "bool"):
+        return np.array(values).reshape(-1, 1)
+    texts = values if kind == "str" else [json.dumps(value) for value in values]
+    return _cell_array(list(texts))
+
+
+def _cell_array(items: Sequence[Any], row: bool = False) -> NDArray[Any]:
+    cells = np.empty((1, len(items)) if row else (len(items), 1), dtype=object)
+    for number, item in enumerate(items):
+        # MATLAB's text knows no lone surrogates; JSON in `fewview` keeps them.
+        escaped = isinstance(item, str) and any("\ud800" <= sign <= "\udfff" for sign in item)
+        cells.flat[number] = json.dumps(item) if escaped else item
+    return cells

@@ -1,0 +1,291 @@
+"""Moments of base classes, gathered in one pass, in parts or merged, and S and B made from them.
+
+`MarginalStatistics` holds sums only: per class [views, d] and one pooled [d, d] matrix, so that it
+merges exactly and its memory grows with classes x views x components. Samples may lack views:
+every pair of views is estimated from the samples that have both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewview.ground._errors import FewviewError
+from fewview.methods.marginal._model import Gaussians, view_sums
+from fewview.methods.marginal._projection import Projection
+from fewview.samples._data import MultiViewData
+
+# Samples that are projected at once.
+ROWS = 1024
+# Share of a sphere in what S is pulled to; the rest is its own diagonal.
+SPHERE = 0.125
+# How far correlations of samples are pulled to zero before they stand for those of class means.
+INDEPENDENCE = 0.1
+
+
+@dataclass
+class MarginalStatistics:
+    """Sums over projected base samples; `update` and `merge` in any order.
+
+    Attributes:
+        projection: frozen preprocessing of the (scaled) samples.
+        labels: the classes seen so far, C of them, in the order they were first seen.
+        counts: samples that have both views, float64 [C, V, V].
+        sums: sums of coordinates over samples that also have view v, float64 [C, V, d].
+        products: sum of x x' over all classes, float64 [d, d], missing coordinates being zero.
+
+    Example:
+        >>> from fewview.methods.marginal._projection import fit_projection
+        >>> data = MultiViewData({"a": [[0.0], [2.0], [5.0]]}, labels=["x", "x", "y"])
+        >>> projection = fit_projection(data, 64)
+        >>> whole = MarginalStatistics(projection).update(data)
+        >>> parts = MarginalStatistics(projection).update(data[:1])
+        >>> parts = parts.merge(MarginalStatistics(projection).update(data[1:]))
+        >>> torch.allclose(whole.products, parts.products)
+        True
+    """
+
+    projection: Projection
+    labels: list[Any] = field(default_factory=list)
+    counts: Tensor = field(default_factory=lambda: torch.zeros(0))
+    sums: Tensor = field(default_factory=lambda: torch.zeros(0))
+    products: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+    def __post_init__(self) -> None:
+        if not self.products.numel():
+            n_views, width = len(self.projection.dims), sum(self.projection.dims)
+            self.counts = torch.zeros(0, n_views, n_views, dtype=torch.float64)
+            self.sums = torch.zeros(0, n_views, width, dtype=torch.float64)
+            self.products = torch.zeros(width, width, dtype=torch.float64)
+
+    def update(self, data: MultiViewData) -> MarginalStatistics:
+        """Add labelled, scaled samples; returns self.
+
+        Samples are projected in their own dtype, a few thousand at a time; sums are float64.
+        """
+        places = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())].numpy()
+        blocks = list(data.views.values())
+        dtype = np.result_type(*blocks)
+        axes = [part.numpy().astype(dtype) for part in self.projection.axes]
+        shifts = [part.numpy().astype(dtype) for part in self.projection.shift]
+        for start in range(0, len(data), ROWS):
+            part = slice(start, start + ROWS)
+            mask = data.mask[part]
+            parts = []
+            for view, block in enumerate(blocks):
+                rows = block[part] @ axes[view] - shifts[view]
+                rows[~mask[:, view]] = 0.0
+                parts.append(rows)
+            self._add(np.concatenate(parts, axis=1, dtype=np.float64), mask, places[part])
+        return self
+
+    def _add(
+        self, rows: NDArray[np.float64], mask: NDArray[np.bool_], place: NDArray[np.int64]
+    ) -> None:
+        """Add projected rows [n, d], mask [n, V], classes [n]."""
+        # Sorted, the rows of a class are one stretch, which is summed at once.
+        order = np.argsort(place, kind="stable")
+        classes, starts = np.unique(place[order], return_index=True)
+        where = torch.from_numpy(classes)
+        for view in range(mask.shape[1]):
+            seen = mask[order, view, None]
+            counts = np.add.reduceat(seen * mask[order].astype(np.float64), starts)
+            sums = np.add.reduceat(rows[order] * seen, starts)
+            self.counts[where, view] += torch.from_numpy(counts)
+            self.sums[where, view] += torch.from_numpy(sums)
+        self.products += torch.from_numpy(rows.T @ rows)  # numpy sees the symmetry
+
+    def merge(self, other: MarginalStatistics) -> MarginalStatistics:
+        """Statistics of both together, as a new object; both must share one projection."""
+        if other.projection.dims != self.projection.dims:
+            raise FewviewError("cannot merge statistics that were projected differently")
+        out = MarginalStatistics(
+            self.projection,
+            list(self.labels),
+            self.counts.clone(),
+            self.sums.clone(),
+            self.products + other.products,
+        )
+        place = out._places(other.labels)
+        out.counts.index_add_(0, place, other.counts)
+        out.sums.index_add_(0, place, other.sums)
+        return out
+
+    def _places(self, labels: Sequence[Any]) -> Tensor:
+        """Positions of classes, int64; classes not seen before get places at the end."""
+        known = {label: place for place, label in enumerate(self.labels)}
+        new = [label for label in labels if label not in known]
+        if new:
+            known.update({label: len(known) + index for index, label in enumerate(new)})
+            self.labels = [*self.labels, *new]
+            self.counts, self.sums = (
+                torch.cat([part, part.new_zeros(len(new), *part.shape[1:])])
+                for part in (self.counts, self.sums)
+            )
+        return torch.tensor([known[label] for label in labels], dtype=torch.int64)
+
+    def moments(self, *, one_class: bool = False) -> Moments:
+        """Mean, within-class, between-class and total covariance, unshrunk.
+
+        Args:
+            one_class: accept samples of one class, whose between-class covariance is zero.
+        """
+        if len(self.labels) < (1 if one_class else 2):
+            raise FewviewError(
+                f"the base set has {len(self.labels)} class(es); how much classes differ can be "
+                "learnt from two or more only"
+            )
+        dims = self.projection.dims
+        view_of = torch.repeat_interleave(torch.arange(len(dims)), torch.tensor(dims))  # [d]
+        own = self.counts.diagonal(dim1=1, dim2=2)  # [C, V] samples that have the view
+        least = own.clamp(min=1)
+        own_sums = self.sums.gather(1, view_of.expand(len(own), 1, -1))[:, 0]  # [C, d]
+        means = own_sums / least[:, view_of]
+        known = (own > 0).double()
+        mean = (known[:, view_of] * means).sum(0) / known.sum(0).clamp(min=1)[view_of]
+        step = (means - mean) * known[:, view_of]
+        pairs = (known.T @ known - 1).clamp(min=1)
+        between = step.T @ step / pairs[view_of][:, view_of]
+        total_mean = own_sums.sum(0) / own.sum(0).clamp(min=1)[view_of]
+        within, total = self.products.clone(), self.products.clone()
+        parts = torch.split(torch.arange(len(view_of)), list(dims))
+        # Pair by pair of views, so that nothing of size classes x d x d is made.
+        for a, left in enumerate(parts):
+            for b, right in enumerate(parts):
+                n = self.counts[:, a, b, None]  # [C, 1]
+                sums_left, sums_right = self.sums[:, b, left], self.sums[:, a, right]
+                m, w = means[:, left], means[:, right]
+                explained = m.T @ sums_right + sums_left.T @ w - m.T @ (n * w)
+                first, second = least[:, a, None], least[:, b, None]
+                freedom = n * (1 - 1 / first - 1 / second + n / (first * second))
+                block = (left[:, None], right)
+                within[block] = (within[block] - explained) / freedom.sum().clamp(min=1)
+                m, w = total_mean[left, None], total_mean[None, right]
+                explained = m * sums_right.sum(0) + sums_left.sum(0)[:, None] * w - n.sum() * m * w
+                total[block] = (total[block] - explained) / n.sum().clamp(min=1)
+        complete = bool((self.counts == own[:, :, None]).all())
+        out = Moments(mean, within, between, total, dims, known.sum(0))
+        return out if complete else out.repaired()
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Unshrunk moments of base classes.
+
+    Attributes:
+        mean: mean of class means, [d].
+        within: pooled within-class covariance, [d, d].
+        between: covariance of class means, [d, d].
+        total: covariance of all samples, [d, d].
+        dims: components of every view.
+        classes: how many classes have every view, [V].
+    """
+
+    mean: Tensor
+    within: Tensor
+    between: Tensor
+    total: Tensor
+    dims: tuple[int, ...]
+    classes: Tensor
+
+    def repaired(self) -> Moments:
+        """Make every matrix positive semi-definite: pairwise moments need not be."""
+        return replace(
+            self,
+            within=_nearest(self.within, self.dims),
+            between=_nearest(self.between, self.dims),
+            total=_nearest(self.total, self.dims),
+        )
+
+    def shrunk(self, shrinkage: float, prior: float, prior_detail: float = 0.5) -> Gaussians:
+        """S and B of the model, shrunk view by view so that views do not touch each other.
+
+        S = (1 - a) S + a (7/8 diag S + 1/8 diag(tr S_vv / d_v)), in principal components: pulling
+        all of them to one sphere would make those with little variance worthless. B = (1 - b) B +
+        b D R D, where R are the correlations of all samples, a tenth of the way to none, which tell
+        what a class mean in one view says about other views, and D how far class means lie apart
+        in every component, see `apart`. A millionth of the total variance keeps S invertible.
+
+        Args:
+            shrinkage: a, from 0 to 1.
+            prior: b, from 0 to 1.
+            prior_detail: see `apart`, from 0 to 1.
+        """
+        size = self.block_means(self.total).clamp(min=1e-12)
+        own = self.within.diagonal()
+        target = (1 - SPHERE) * own + SPHERE * self.block_means(self.within)
+        within = _shrink(self.within, shrinkage, target) + torch.diag(1e-6 * size)
+        root = self.total.diagonal().clamp(min=1e-12).sqrt()
+        correlations = self.total / root[:, None] / root
+        correlations = _shrink(correlations, INDEPENDENCE, torch.ones_like(root))
+        apart = self.apart(prior_detail).sqrt()
+        between = (1 - prior) * self.between + prior * apart[:, None] * correlations * apart
+        return Gaussians(self.mean, within, between, self.dims)
+
+    def apart(self, detail: float) -> Tensor:
+        """Variance of class means in every component, [d], from what base classes tell about it.
+
+        Without detail, components differ as much between classes as they do between samples, and
+        a view has the variance of its block of B. With all of it, a component has its own. With C
+        base classes the logarithm of that has the error trigamma((C - 1) / 2) even if nothing else
+        were wrong, so the ratios to the variances of samples are pulled to their mean in the view
+        as far as this error explains how they differ (empirical Bayes).
+
+        Args:
+            detail: share of the logarithms of the ratios that is kept, from 0 to 1.
+        """
+        spread = self.total.diagonal().clamp(min=1e-12)
+        between = self.between.diagonal().clamp(min=0)
+        out = []
+        for view, (found, all_of_it) in enumerate(
+            zip(*(torch.split(part, list(self.dims)) for part in (between, spread)), strict=True)
+        ):
+            ratios = (found / all_of_it).clamp(min=1e-4).log()
+            trust = 0.0
+            if len(ratios) > 1:
+                freedom = (self.classes[view] - 1).clamp(min=1) / 2
+                error = float(torch.polygamma(1, freedom))
+                trust = max(0.0, 1 - error / max(float(ratios.var()), 1e-12))
+            variance = (detail * trust * (ratios - ratios.mean())).exp() * all_of_it
+            out.append(variance * (found.sum() / variance.sum()))
+        return torch.cat(out)
+
+    def leading(self, components: int) -> Moments:
+        """Moments of the first components of every view."""
+        starts = np.cumsum([0, *self.dims[:-1]]).tolist()
+        parts = [
+            torch.arange(start, start + min(width, components))
+            for start, width in zip(starts, self.dims, strict=True)
+        ]
+        kept = torch.cat(parts)
+        within, between, total = (
+            matrix[kept][:, kept] for matrix in (self.within, self.between, self.total)
+        )
+        dims = tuple(len(part) for part in parts)
+        return Moments(self.mean[kept], within, between, total, dims, self.classes)
+
+    def block_means(self, matrix: Tensor) -> Tensor:
+        """Mean diagonal entry of the block of every view, at each of its coordinates: [d]."""
+        widths = torch.tensor(self.dims)
+        return (view_sums(matrix.diagonal(), self.dims) / widths).repeat_interleave(widths)
+
+
+def _shrink(matrix: Tensor, amount: float, target: Tensor) -> Tensor:
+    return (1 - amount) * matrix + amount * torch.diag(target)
+
+
+def _nearest(matrix: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Clip negative eigenvalues, then give every view its own total variance back."""
+    matrix = (matrix + matrix.T) / 2
+    values, vectors = torch.linalg.eigh(matrix)
+    clipped = (vectors * values.clamp(min=0)) @ vectors.T
+    before, after = (view_sums(m.diagonal(), dims).clamp(min=1e-30) for m in (matrix, clipped))
+    scale = (before / after).sqrt().repeat_interleave(torch.tensor(dims))
+    out: Tensor = scale[:, None] * clipped * scale
+    return out

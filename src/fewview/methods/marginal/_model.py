@@ -1,0 +1,379 @@
+"""The Gaussian model: what samples with any views say about class means, and scores of queries.
+
+Class means are m_c = mu0 + W z_c with z_c ~ N(0, I) and W W' = B, so everything happens in the k
+coordinates z. A sample with views o enters through two things only: A_o = W' K_o W, the same for
+all samples with those views, and g = W' K_o (x - mu0), where K_o holds inv(S_oo) on the observed
+coordinates and zero elsewhere. Samples with weights r have the posterior
+
+    precision = I + sum r A_o,   shift = sum r g,   mean of z_c = inv(precision) shift,
+
+and the log of its normaliser, Z = (shift' inv(precision) shift - log det precision) / 2, is all
+that scores are made of. The predictive score of a query is Z with the query added minus Z without
+it: exactly log N(x_o; m_o, (S + C)_oo) up to a constant of the query. The variational score is the
+derivative of Z in the weight of the query, at zero: the first-order part of the former.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fewview.methods.marginal._inverse import inverse
+
+# Elements of the largest tensor made at once while queries are scored.
+CHUNK = 1 << 21
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """The two-covariance model over the concatenated components of all views.
+
+    Attributes:
+        mean: mu0, [d].
+        within: S, [d, d], positive definite.
+        between: B, [d, d], positive semi-definite.
+        dims: components of every view.
+    """
+
+    mean: Tensor
+    within: Tensor
+    between: Tensor
+    dims: tuple[int, ...]
+
+    def columns(self, views: Tensor) -> Tensor:
+        """Positions of the coordinates of some views; `views` is bool [V]."""
+        widths = torch.tensor(self.dims, device=views.device)
+        return torch.repeat_interleave(views, widths).nonzero()[:, 0]
+
+    def view_sums(self, values: Tensor) -> Tensor:
+        """Sum over the coordinates of every view: [..., d] -> [..., V]."""
+        return view_sums(values, self.dims)
+
+
+def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Sum over the coordinates of every view: [..., d] -> [..., V].
+
+    Example:
+        >>> view_sums(torch.tensor([1.0, 2.0, 3.0]), (1, 2)).tolist()
+        [1.0, 5.0]
+    """
+    ends = torch.tensor(dims, device=values.device).cumsum(0)
+    parts = [values[..., e - n : e].sum(-1) for e, n in zip(ends.tolist(), dims, strict=True)]
+    return torch.stack(parts, dim=-1)
+
+
+def unique_patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The patterns of views that occur and which one each sample has.
+
+    Args:
+        mask: bool [n, V].
+
+    Returns:
+        patterns: bool [P, V].
+        pattern: int64 [n], positions in `patterns`.
+
+    Example:
+        >>> patterns, pattern = unique_patterns(torch.tensor([[True, False], [True, True]]))
+        >>> patterns[pattern].tolist()
+        [[True, False], [True, True]]
+    """
+    n_views = mask.shape[1]
+    if n_views > 62:
+        rows, pattern = torch.unique(mask, dim=0, return_inverse=True)
+        return rows, pattern
+    # As numbers: sorting rows is many times slower.
+    powers = 1 << torch.arange(n_views, device=mask.device)
+    codes, pattern = torch.unique((mask * powers).sum(1), return_inverse=True)
+    return (codes[:, None] & powers) > 0, pattern
+
+
+def conditional_gain(model: Gaussians, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How the coordinates of missing views follow from those of present ones, under S + B.
+
+    Args:
+        model: the Gaussians.
+        views: bool [V], the views that are present.
+
+    Returns:
+        seen: positions of present coordinates.
+        gone: positions of missing coordinates.
+        gain: [seen, gone]; the conditional mean is mu0 + (x - mu0)[seen] @ gain.
+    """
+    total = (model.within + model.between).double()
+    seen, gone = model.columns(views), model.columns(~views)
+    factor = torch.linalg.cholesky(total[seen][:, seen])
+    return seen, gone, torch.cholesky_solve(total[seen][:, gone], factor)
+
+
+def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
+    """Replace missing views by their conditional means: [..., d], mask bool [..., V] -> [..., d].
+
+    Nothing here uses it but an ablation: what is filled in is a guess, and this is what it costs
+    to treat it as data.
+    """
+    rows, out = samples.flatten(0, -2), samples.flatten(0, -2).clone()
+    patterns, pattern = unique_patterns(mask.flatten(0, -2))
+    for index in range(len(patterns)):
+        members = (pattern == index).nonzero()[:, 0]
+        seen, gone, gain = conditional_gain(model, patterns[index])
+        step = (rows[members][:, seen] - model.mean[seen]) @ gain.to(rows.dtype)
+        out[members[:, None], gone] = model.mean[gone] + step
+    return out.reshape(samples.shape)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the samples of some tasks say about class means, in prior coordinates.
+
+    Attributes:
+        information: A_o of every pattern that occurs, [P, k, k].
+        support: g of supports, [T, N_S, k].
+        query: g of queries, [T, N_Q, k].
+        support_pattern: int64 [T, N_S], positions in `information`.
+        query_pattern: int64 [T, N_Q].
+    """
+
+    information: Tensor
+    support: Tensor
+    query: Tensor
+    support_pattern: Tensor
+    query_pattern: Tensor
+
+    def tasks(self, key: Tensor) -> Evidence:
+        """Return the evidence of some of the tasks."""
+        return Evidence(
+            self.information,
+            self.support[key],
+            self.query[key],
+            self.support_pattern[key],
+            self.query_pattern[key],
+        )
+
+    def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
+        """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
+        out = members.new_zeros(*members.shape[::2], len(self.information))
+        index = pattern[:, None].expand(-1, members.shape[2], -1)
+        return out.scatter_add_(2, index, members.transpose(1, 2).contiguous())
+
+
+def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
+    """W with W W' = B on some coordinates, [d_u, k], the most telling directions first.
+
+    Directions are ordered by how far class means differ against the spread within classes; with
+    `rank` only that many are kept, and the others say nothing about the class.
+    """
+    within = model.within[columns][:, columns].double()
+    between = model.between[columns][:, columns].double()
+    root = torch.linalg.cholesky(within)
+    half = torch.linalg.solve_triangular(root, between, upper=False)
+    ratio = torch.linalg.solve_triangular(root, half.T, upper=False)
+    values, vectors = torch.linalg.eigh((ratio + ratio.T) / 2)
+    keep = values > 1e-9 * values[-1].clamp(min=1e-30)
+    if rank is not None:
+        keep[:-rank] = False
+    if not bool(keep.any()):
+        keep[-1] = True
+    out: Tensor = root @ (vectors[:, keep] * values[keep].clamp(min=0).sqrt())
+    return out.flip(1)
+
+
+@dataclass
+class Kept:
+    """What `gather_evidence` need not compute again for more samples under the same model.
+
+    Attributes:
+        roots: views that occur at all -> W.
+        gains: (these views, pattern) -> A_o and inv(S_oo) W.
+        room: numbers that still may be kept; with many views there are thousands of patterns.
+    """
+
+    roots: dict[bytes, Tensor] = field(default_factory=dict)
+    gains: dict[tuple[bytes, bytes], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    room: int = 1 << 24
+
+
+def gather_evidence(
+    model: Gaussians,
+    support: Tensor,
+    query: Tensor,
+    support_mask: Tensor,
+    query_mask: Tensor,
+    rank: int | None = None,
+    kept: Kept | None = None,
+) -> Evidence:
+    """Bring samples into prior coordinates, pattern by pattern.
+
+    Args:
+        model: the Gaussians.
+        support: projected samples [T, N_S, d], zeros where missing.
+        query: the same [T, N_Q, d].
+        support_mask: bool [T, N_S, V].
+        query_mask: bool [T, N_Q, V].
+        rank: of the prior, see `prior_root`.
+        kept: results of earlier calls with this model and rank, which grow here.
+    """
+    n_support = support.shape[1]
+    mask = torch.cat([support_mask, query_mask], dim=1)
+    samples = torch.cat([support, query], dim=1) - model.mean
+    patterns, pattern = unique_patterns(mask.flatten(0, 1))
+    kept = Kept(room=0) if kept is None else kept
+    names = [bytes(row) for row in patterns.tolist()]
+    occurring = patterns.any(0)
+    whole, known = bytes(occurring.tolist()), model.columns(occurring)
+    if whole not in kept.roots:
+        kept.roots[whole] = prior_root(model, known, rank)
+    root = kept.roots[whole]
+    place = torch.full((sum(model.dims),), -1, device=samples.device)
+    place[known] = torch.arange(len(known), device=samples.device)
+    flat = samples.flatten(0, 1)
+    evidence = flat.new_zeros(len(flat), root.shape[1])
+    information = flat.new_zeros(len(patterns), root.shape[1], root.shape[1])
+    order = pattern.argsort(stable=True)
+    ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
+    start = 0
+    for index, end in enumerate(ends):
+        columns, name = model.columns(patterns[index]), (whole, names[index])
+        if len(columns):
+            found = kept.gains.get(name)
+            if found is None:
+                within, part = model.within[columns][:, columns], root[place[columns]]
+                matrix, gain = _gain(within, part)
+                found = matrix.to(flat.dtype), gain.to(flat.dtype)
+                size = found[0].numel() + found[1].numel()
+                if size <= kept.room:
+                    kept.gains[name] = found
+                    kept.room -= size
+            information[index], gain = found
+            rows = order[start:end]
+            evidence[rows] = flat[rows][:, columns] @ gain
+        start = end
+    evidence = evidence.reshape(*mask.shape[:2], -1)
+    pattern = pattern.reshape(mask.shape[:2])
+    return Evidence(
+        information,
+        evidence[:, :n_support],
+        evidence[:, n_support:],
+        pattern[:, :n_support],
+        pattern[:, n_support:],
+    )
+
+
+def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
+    """W' inv(S) W and inv(S) W of the coordinates of one pattern, in float64."""
+    factor = torch.linalg.cholesky(within.double())
+    seen = torch.linalg.solve_triangular(factor, root, upper=False)
+    return seen.T @ seen, torch.linalg.solve_triangular(factor.T, seen, upper=True)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Gaussian beliefs about class means, in natural coordinates.
+
+    Attributes:
+        precision: [T, C, k, k].
+        shift: [T, C, k].
+    """
+
+    precision: Tensor
+    shift: Tensor
+
+
+def posterior(
+    evidence: Evidence, members: Tensor, responsibilities: Tensor | None = None
+) -> Posterior:
+    """Combine supports and, if given, queries with weights.
+
+    Args:
+        evidence: of the samples.
+        members: weights of supports, [T, N_S, C].
+        responsibilities: weights of queries, [T, N_Q, C], or None.
+    """
+    counts = evidence.counts(members, evidence.support_pattern)
+    shift = members.transpose(1, 2) @ evidence.support
+    if responsibilities is not None:
+        counts = counts + evidence.counts(responsibilities, evidence.query_pattern)
+        shift = shift + responsibilities.transpose(1, 2) @ evidence.query
+    rank = shift.shape[-1]
+    information = evidence.information.flatten(1)
+    precision = (counts.flatten(0, 1) @ information).reshape(*counts.shape[:2], rank, rank)
+    precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    return Posterior(precision, shift)
+
+
+def variational_scores(evidence: Evidence, belief: Posterior) -> Tensor:
+    """-1/2 [(x - m)' K (x - m) + tr(K C)] without what is the same for all classes: [T, N_Q, C]."""
+    second = inverse(belief.precision.flatten(0, 1)).reshape(belief.precision.shape)
+    mean = (second @ belief.shift[..., None])[..., 0]
+    flat = mean.flatten(0, 1)
+    moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
+    spread = moments.flatten(1) @ evidence.information.flatten(1).T  # [TC, P]
+    spread = spread.reshape(*mean.shape[:2], -1).transpose(1, 2)  # [T, P, C]
+    index = evidence.query_pattern[..., None].expand(-1, -1, mean.shape[1])
+    return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2
+
+
+def predictive_scores(evidence: Evidence, belief: Posterior, support_counts: Tensor) -> Tensor:
+    """log N(x_o; m_o, (S + C)_oo) up to a constant per query: [T, N_Q, C].
+
+    Classes with the same support patterns share their precision, so one factorisation serves all
+    (class, query) pairs with the same patterns: with one shot a few thousand of them whatever the
+    number of tasks.
+
+    Args:
+        evidence: of the samples.
+        belief: about class means, from the supports alone.
+        support_counts: patterns of the supports of every class, [T, C, P].
+    """
+    n_tasks, way, rank = belief.shift.shape
+    n_query = evidence.query.shape[1]
+    kinds, kind = torch.unique(support_counts.flatten(0, 1), dim=0, return_inverse=True)
+    first = torch.zeros(len(kinds), dtype=torch.int64, device=kind.device)
+    first[kind.flip(0)] = torch.arange(len(kind), device=kind.device).flip(0)
+    precision = belief.precision.flatten(0, 1)[first]
+    normaliser = _normaliser(precision, belief.shift.flatten(0, 1), kind)
+    shift = (belief.shift[:, None] + evidence.query[:, :, None]).reshape(-1, rank)
+    n_patterns = len(evidence.information)
+    pair = kind.reshape(n_tasks, 1, way) * n_patterns + evidence.query_pattern[..., None]
+    pairs, which = torch.unique(pair.flatten(), return_inverse=True)
+    out = shift.new_empty(len(shift))
+    sizes = torch.bincount(which, minlength=len(pairs))
+    # Groups of like size go together, so that little is padded.
+    by_size = sizes.argsort(stable=True)
+    rank_of = torch.empty_like(by_size)
+    rank_of[by_size] = torch.arange(len(by_size), device=by_size.device)
+    which = rank_of[which]
+    pairs, sizes = pairs[by_size], sizes[by_size]
+    order = which.argsort(stable=True)
+    starts = sizes.cumsum(0) - sizes
+    listed = sizes.tolist()
+    low = 0
+    while low < len(listed):
+        high = low + 1
+        while high < len(listed) and (high + 1 - low) * rank * max(rank, listed[high]) <= CHUNK:
+            high += 1
+        begin, end = int(starts[low]), int(starts[high - 1]) + listed[high - 1]
+        rows = order[begin:end]
+        group = which[rows] - low
+        slot = torch.arange(begin, end, device=rows.device) - starts[low:high][group]
+        padded = shift.new_zeros(high - low, listed[high - 1], rank)
+        padded[group, slot] = shift[rows]
+        chosen = pairs[low:high]
+        matrix = precision[chosen // n_patterns] + evidence.information[chosen % n_patterns]
+        factor = torch.linalg.cholesky(matrix)
+        solved = torch.linalg.solve_triangular(factor, padded.transpose(1, 2), upper=False)
+        half_log = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        out[rows] = (solved.square().sum(1) / 2 - half_log[:, None])[group, slot]
+        low = high
+    return out.reshape(n_tasks, n_query, way) - normaliser.reshape(n_tasks, 1, way)
+
+
+def _normaliser(precision: Tensor, shift: Tensor, kind: Tensor) -> Tensor:
+    """Z of every (task, class) [n]; `kind` says which of the precisions is theirs."""
+    factor = torch.linalg.cholesky(precision)
+    half_log = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    inverse = torch.cholesky_inverse(factor)
+    quadratic = (inverse[kind] @ shift[..., None])[..., 0] * shift
+    out: Tensor = quadratic.sum(-1) / 2 - half_log[kind]
+    return out

@@ -1,0 +1,122 @@
+"""Preprocessing: every view to a few principal components of comparable size.
+
+Fitted on base samples only, view by view, so that a view never changes what is done to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor
+
+from fewview.ground._draws import stream_key, uniform
+from fewview.samples._data import MultiViewData
+
+# Above this size the leading axes are found by Lanczos iteration instead of a full decomposition.
+DENSE_SIZE = 600
+# Up to this size products of all features (or of all samples) are formed for that.
+GRAM_SIZE = 4000
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Principal axes of every view, divided by one scalar so that the mean squared length is 1.
+
+    Attributes:
+        axes: per view [width, components].
+        shift: per view [components]; a sample becomes x @ axes - shift.
+
+    Example:
+        >>> data = MultiViewData({"a": [[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]]})
+        >>> fit_projection(data, 64).dims
+        (1,)
+    """
+
+    axes: tuple[Tensor, ...]
+    shift: tuple[Tensor, ...]
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Components of every view."""
+        return tuple(int(axes.shape[1]) for axes in self.axes)
+
+    @classmethod
+    def identity(cls, dims: Sequence[int]) -> Projection:
+        """Return the projection that leaves components as they are."""
+        return cls(
+            tuple(torch.eye(width, dtype=torch.float64) for width in dims),
+            tuple(torch.zeros(width, dtype=torch.float64) for width in dims),
+        )
+
+    def apply(self, views: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Project rows and put the views side by side, zeros where a view is missing.
+
+        Args:
+            views: per view [..., width].
+            mask: bool [..., V].
+        """
+        parts = [
+            (view @ axes - shift) * mask[..., index, None]
+            for index, (view, axes, shift) in enumerate(
+                zip(views, self.axes, self.shift, strict=True)
+            )
+        ]
+        return torch.cat(parts, dim=-1)
+
+
+def fit_projection(data: MultiViewData, components: int) -> Projection:
+    """Find the principal axes of every view of the (scaled) base set.
+
+    A view that no sample has, or that is constant, keeps one axis, so that every view has a place.
+
+    Args:
+        data: base samples.
+        components: most components of a view.
+    """
+    axes, shifts = [], []
+    for index, block in enumerate(data.views.values()):
+        rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
+        found, mean = _principal_axes(rows, components)
+        spread = ((rows - mean) @ found).var(axis=0).sum() if len(rows) else 0.0
+        found = found / np.sqrt(spread) if spread > 0 else found
+        axes.append(torch.from_numpy(np.ascontiguousarray(found)))
+        shifts.append(torch.from_numpy(mean @ found))
+    return Projection(tuple(axes), tuple(shifts))
+
+
+def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:
+    n, width = rows.shape
+    if n == 0:
+        return np.eye(width, 1), np.zeros(width)
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    if np.abs(centred).max() <= 1e-12 * np.abs(rows).max():  # constant but for rounding
+        return np.eye(width, 1), mean
+    count = min(components, n, width)
+    side = min(n, width)
+    if side > max(DENSE_SIZE, 3 * count):
+        if side > GRAM_SIZE:
+            operator = LinearOperator(
+                (width, width), matvec=lambda x: centred.T @ (centred @ x), dtype=np.float64
+            )
+        else:
+            # Formed once, the matrix of products is read from near memory in every step.
+            operator = centred @ centred.T if n < width else centred.T @ centred
+        start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
+        values, found = eigsh(operator, k=count, v0=start - 0.5)
+    else:
+        values, found = np.linalg.eigh(centred @ centred.T if n < width else centred.T @ centred)
+    if len(found) != width:  # of the samples: turned into directions of features
+        found = centred.T @ found / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    order = np.argsort(-values, kind="stable")[:count]
+    # Directions in which base samples do not differ at all carry rounding errors only.
+    order = order[values[order] > 1e-10 * max(values[order[0]], np.finfo(float).tiny)]
+    if not len(order):
+        return np.eye(width, 1), mean
+    return found[:, order], mean

@@ -1,0 +1,116 @@
+"""Reasons: what each view says about a query, and how sure the model is about class means."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewview.engine._explaining import Explanation
+from fewview.methods.marginal._model import (
+    Gaussians,
+    gather_evidence,
+    posterior,
+    predictive_scores,
+)
+from fewview.methods.marginal._projection import Projection
+from fewview.numerics._batch import EpisodeBatch
+
+FloatArray = NDArray[np.float64]
+
+
+def explain_queries(
+    batch: EpisodeBatch,
+    model: Gaussians,
+    projection: Projection,
+    rank: int | None = None,
+    calibration: float = 1.0,
+) -> Explanation:
+    """Decompose the predictive scores of one task by view.
+
+    The score is a function of the set of views used. A view's contribution is the mean of what it
+    adds as the first view and what it adds as the last one, and what the views then lack to the
+    whole score is shared among them in equal parts: with two views these are Shapley values.
+
+    Args:
+        batch: one scaled task.
+        model: the Gaussians.
+        projection: preprocessing of views.
+        rank: of the prior.
+        calibration: factor of the scores.
+    """
+    n_views, n_query = batch.n_views, batch.n_query
+    mask = batch.query_mask[0]
+    eye = torch.eye(n_views, dtype=torch.bool, device=mask.device)
+    # One task whose queries are the originals, each view alone, and all views but one.
+    variants = torch.cat([mask[None], mask & eye[:, None], mask & ~eye[:, None]])  # [1+2V, N, V]
+    query = projection.apply(batch.query, batch.query_mask)[0]
+    widths = torch.tensor(model.dims, device=mask.device)
+    use = variants.repeat_interleave(widths, dim=-1)
+    repeated = (query * use).reshape(1, -1, query.shape[-1])
+    evidence = gather_evidence(
+        model,
+        projection.apply(batch.support, batch.support_mask),
+        repeated,
+        batch.support_mask,
+        variants.reshape(1, -1, n_views),
+        rank,
+    )
+    members = batch.one_hot()
+    belief = posterior(evidence, members)
+    counts = evidence.counts(members, evidence.support_pattern)
+    scores = predictive_scores(evidence, belief, counts)[0].double() * calibration
+    scores = scores - scores.mean(-1, keepdim=True)
+    scores = scores.reshape(1 + 2 * n_views, n_query, batch.way)
+    whole, alone, without = scores[0], scores[1 : 1 + n_views], scores[1 + n_views :]
+    seen = mask.T[..., None].to(whole.dtype)  # [V, N, 1]
+    added = seen * (alone + whole - without) / 2
+    rest = (whole - added.sum(0)) / seen.sum(0).clamp(min=1)
+    contributions = added + seen * rest
+    other = (mask & ~eye[:, None]).any(-1)  # [V, N]
+    decided_without = torch.where(other, without.argmax(-1), -1)
+    return Explanation(
+        scores=_array(whole),
+        contributions=_array(contributions.transpose(0, 1)),
+        without=_array(without.transpose(0, 1)),
+        decided=whole.argmax(-1).cpu().numpy(),
+        decided_without=decided_without.T.cpu().numpy(),
+        uncertainty=_array(class_uncertainty(model, batch.support_mask[0], members[0])),
+        view_names=batch.view_names,
+    )
+
+
+def class_uncertainty(model: Gaussians, support_mask: Tensor, members: Tensor) -> Tensor:
+    """Posterior variance of class means as a share of the prior variance, [way, V].
+
+    Args:
+        model: the Gaussians.
+        support_mask: bool [N_S, V].
+        members: weights of supports in classes, [N_S, way].
+    """
+    between = model.between.double()
+    width = len(between)
+    way = members.shape[1]
+    information = torch.zeros(way, width, width, dtype=torch.float64, device=between.device)
+    patterns, pattern = torch.unique(support_mask, dim=0, return_inverse=True)
+    for index in range(len(patterns)):
+        columns = model.columns(patterns[index])
+        block = torch.cholesky_inverse(
+            torch.linalg.cholesky(model.within.double()[columns][:, columns])
+        )
+        full = torch.zeros_like(between)
+        full[columns[:, None], columns] = block
+        weight = members[pattern == index].sum(0).double()
+        information += weight[:, None, None] * full
+    # inv(inv(B) + K) = inv(I + B K) B, which needs no inverse of B.
+    identity = torch.eye(width, dtype=torch.float64, device=between.device)
+    after = torch.linalg.solve(identity + between @ information, between.expand(way, -1, -1))
+    before = model.view_sums(between.diagonal()).clamp(min=1e-30)
+    shares: Tensor = model.view_sums(after.diagonal(dim1=-2, dim2=-1)) / before
+    return shares.clamp(0, 1)
+
+
+def _array(tensor: Tensor) -> FloatArray:
+    out: FloatArray = tensor.double().cpu().numpy()
+    return out

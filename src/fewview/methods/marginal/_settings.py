@@ -1,0 +1,249 @@
+"""The settings of Marginal, and choosing them on episodes of base classes alone.
+
+Some base classes play the novel ones, the others stay base classes, a few times over. Half of the
+pretended tasks have balanced queries, half have class shares drawn from a Dirichlet distribution.
+Novel classes are never seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewview.episodes._pretended import MOST_BASE_CLASSES, Fold, draw_folds
+from fewview.episodes._sampler import Episodes
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
+from fewview.samples._data import MultiViewData
+
+# Tried one after the other, the present value always among them; a value may change several
+# settings. The last two are about queries that are used together. What is here helps on base
+# classes of some of six data sets (benchmarks/marginal_settings.py); what helps on none is not.
+ROOTED = "root+standard+unit"
+GRID: tuple[tuple[dict[str, Any], ...], ...] = (
+    ({"scaling": ROOTED}, {"scaling": "standard+unit"}, {"scaling": "standard"}),
+    ({"components": 128}, {"components": 64}, {"components": 32}),
+    ({"shrinkage": 0.4}, {"shrinkage": 0.2}, {"shrinkage": 0.7}),
+    (
+        {"prior": 0.65, "prior_detail": 0.5},
+        {"prior": 0.65, "prior_detail": 0.0},
+        {"prior": 0.65, "prior_detail": 1.0},
+        {"prior": 0.3, "prior_detail": 0.5},
+    ),
+    (
+        {"temperature": 0.5, "anneal": 0.2},
+        {"temperature": 0.25, "anneal": 0.2},
+        {"temperature": 1.0, "anneal": 0.2},
+        {"temperature": 1.0, "anneal": 0.7},
+    ),
+    ({"balance": 0.5}, {"balance": 0.25}, {"balance": 0.0}, {"balance": 0.75}),
+)
+TOGETHER = {"temperature", "anneal", "balance"}
+# Settings of the model are tried where pretended base classes are at least so large a share of
+# the real ones: with clearly fewer of them, fewer components and more shrinkage look better than
+# they are.
+LARGE_SHARE = 0.8
+# A value must be better by so many standard errors over folds and by so much, or the present one
+# stays: tasks of one fold share their classes, and chance differences between them are large. On
+# folds that took no part in the choice, one or two standard errors gained more than none or three.
+# For settings of the rounds one point is not enough: where novel classes are further from the base
+# classes than those are from each other, a weaker balance that gains a point on base classes costs
+# several (docs/marginal.md).
+PATIENCE = 1.5
+SMALLEST_GAIN = {"model": 0.01, "rounds": 0.02}
+# Of the folds, so many decide whether a value is worth the others: most are not.
+FIRST_FOLDS = 3
+# Temperatures of the final scores that calibration chooses from.
+CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 2.0, 38))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that `settings="auto"` chooses.
+
+    The values here are the stated defaults, but for calibration, see `Marginal.resolved`.
+
+    Attributes:
+        scaling: of every view, before its principal components.
+        components: most principal components of a view.
+        shrinkage: of the covariance within classes towards its diagonal in every view.
+        prior: share of what is assumed beforehand in the covariance of class means.
+        prior_detail: whether that is like samples (0) or like base classes (1).
+        temperature: factor of scores inside the rounds.
+        anneal: share of `temperature` that the first round starts with.
+        balance: from 0 (class masses free) to 1 (equal).
+        calibration: factor of the final scores.
+    """
+
+    scaling: str = "standard+unit"
+    components: int = 128
+    shrinkage: float = 0.4
+    prior: float = 0.65
+    prior_detail: float = 0.5
+    temperature: float = 0.5
+    anneal: float = 0.2
+    balance: float = 0.5
+    calibration: float = 1.0
+
+
+@dataclass(frozen=True)
+class SettingsChoice:
+    """What was chosen and why.
+
+    Attributes:
+        settings: the choice.
+        accuracy: of the pretended tasks with it; NaN where nothing was tried.
+        reason: one sentence.
+        seconds: time it took.
+    """
+
+    settings: Settings
+    accuracy: float
+    reason: str
+    seconds: float = 0.0
+
+
+# Scores the queries of pretended tasks.
+Scorer = Callable[[Settings, Fold, Episodes], Tensor]
+
+
+def choose_settings(
+    base: MultiViewData,
+    task: TaskSpec,
+    seed: int,
+    score: Scorer,
+    start: Settings,
+    fixed: Collection[str] = (),
+    transductive: bool = True,
+) -> SettingsChoice:
+    """Choose settings one at a time by mean accuracy on pretended tasks.
+
+    It begins with square roots of features where no view has negative ones, see `natural_scaling`.
+    A value replaces the present one where it is clearly better over several divisions of the base
+    classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by the
+    Brier score on the balanced tasks.
+
+    Args:
+        base: base samples, unscaled.
+        task: way, shot and missing views that settings are chosen for.
+        seed: of folds and tasks.
+        score: runs pretended tasks.
+        start: settings to begin with, and to keep where nothing can be tried.
+        fixed: names of settings that are not to be changed.
+        transductive: whether queries will be used together.
+    """
+    began = perf_counter()
+    settings = start
+    try:
+        parts = draw_folds(base, task, seed)
+    except FewviewError as error:
+        kept = "" if start.scaling == Settings.scaling else f" (scaling {start.scaling} as given)"
+        reason = f"settings are the defaults{kept}, not chosen: {error}"
+        return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
+    if "scaling" not in fixed:
+        settings = replace(settings, scaling=natural_scaling(base))
+    best = _accuracy(settings, parts, score)
+    tried = 1
+    possible = min(len(base.classes), MOST_BASE_CLASSES)
+    large = min(len(part.known.classes) for part in parts) >= LARGE_SHARE * possible
+    for values in GRID:
+        names = values[0].keys()
+        kind = "rounds" if names <= TOGETHER else "model"
+        allowed = transductive if kind == "rounds" else large
+        if names & set(fixed) or not allowed:
+            continue
+        options = [replace(settings, **value) for value in values]
+        options = [option for option in options if option != settings]
+        tried += len(options)
+        gains = [_gain(option, best, parts, score) for option in options]
+        top = int(np.argmax([gain.mean() for gain in gains]))
+        gain = gains[top]
+        chance = PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain))
+        if gain.mean() > max(chance, SMALLEST_GAIN[kind]):
+            settings, best = options[top], best + gain
+    if "calibration" not in fixed:
+        settings = replace(settings, calibration=_calibrate(settings, parts, score))
+    reason = (
+        f"chosen on {sum(len(e) for part in parts for e in part.episodes)} tasks of base "
+        f"classes, {tried} settings tried"
+    )
+    return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - began)
+
+
+def natural_scaling(data: MultiViewData) -> str:
+    """The scaling that automatic settings begin with.
+
+    Counts, histograms and activations have no negative entries, and long tails that square roots
+    shorten. On base classes that helped wherever all views are of this kind (docs/marginal.md);
+    a mixture of views with and without roots did not.
+
+    Example:
+        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "shares": [[0.5, 0.5]]}))
+        'root+standard+unit'
+        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "scores": [[-0.5, 0.5]]}))
+        'standard+unit'
+    """
+    negative = any(bool((block < 0).any()) for block in data.views.values())
+    return Settings.scaling if negative else ROOTED
+
+
+def _gain(
+    option: Settings, best: NDArray[np.float64], parts: list[Fold], score: Scorer
+) -> NDArray[np.float64]:
+    """What an option gains in every fold, or in the first ones where it gains nothing there."""
+    first = _accuracy(option, parts[:FIRST_FOLDS], score) - best[:FIRST_FOLDS]
+    if first.mean() <= 0:
+        return first
+    rest = _accuracy(option, parts[FIRST_FOLDS:], score) - best[FIRST_FOLDS:]
+    return np.concatenate([first, rest])
+
+
+def _scored(
+    settings: Settings, part: Fold, score: Scorer, kinds: int | None = None
+) -> list[tuple[Tensor, Tensor]]:
+    """Scores and labels of the queries of a fold: of all kinds of tasks, or of the first ones."""
+    return [
+        (score(settings, part, episodes).double(), torch.from_numpy(episodes.query_labels))
+        for episodes in part.episodes[:kinds]
+    ]
+
+
+def _accuracy(settings: Settings, parts: list[Fold], score: Scorer) -> NDArray[np.float64]:
+    """Accuracy in every fold, balanced and unbalanced tasks counting alike."""
+    found = [
+        np.mean(
+            [
+                float((scores.argmax(-1) == labels).double().mean())
+                for scores, labels in _scored(settings, part, score)
+            ]
+        )
+        for part in parts
+    ]
+    return np.array(found)
+
+
+def _calibrate(settings: Settings, parts: list[Fold], score: Scorer) -> float:
+    """Factor of the final scores with the best Brier score on balanced tasks.
+
+    The likelihood would be ruled by a few mistakes that the model is very sure of, and make
+    everything else too unsure. So would unbalanced tasks, whose mistakes come from the balance that
+    is assumed: probabilities are those of queries as `TaskSpec` draws them by default.
+    """
+    plain = replace(settings, calibration=1.0)
+    scored = [item for part in parts for item in _scored(plain, part, score, kinds=1)]
+    losses = []
+    for factor in CALIBRATIONS:
+        squares = []
+        for scores, labels in scored:
+            wrong = torch.softmax(factor * scores, dim=-1)
+            wrong.scatter_add_(2, labels[..., None], -torch.ones_like(wrong[..., :1]))
+            squares.append(wrong.square().sum(-1).mean())
+        losses.append(float(torch.stack(squares).mean()))
+    return CALIBRATIONS[int(np.argmin(losses))]

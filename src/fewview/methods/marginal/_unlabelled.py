@@ -1,0 +1,77 @@
+"""Marginal without base classes: the Gaussians from unlabelled rows and the supports themselves.
+
+How samples vary in all is known from any rows; how much of that is between classes is not. So a
+stated share is taken to lie within classes, and supports correct it where a class has several.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._model import Gaussians
+from fewview.methods.marginal._projection import Projection, fit_projection
+from fewview.samples._data import MultiViewData
+
+# Share of the variance of all samples that is taken to lie within classes.
+WITHIN_SHARE = 0.5
+
+
+def gaussians_alone(rows: MultiViewData, components: int) -> tuple[Projection, Gaussians]:
+    """Projection and Gaussians from scaled rows, some or none of which have labels.
+
+    The covariance T of all rows is shrunk towards a sphere in every view by the amount that is best
+    for Gaussian rows (OAS, Chen et al. 2010), so that a handful of supports gives nearly spheres.
+    Class means have the covariance (1 - s) T and samples s T around them, s = `WITHIN_SHARE`; where
+    classes have several supports, their f degrees of freedom are averaged in against as many as
+    there are components.
+
+    Args:
+        rows: unlabelled samples and supports.
+        components: most principal components of a view.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> data = MultiViewData({"a": rng.normal(size=(200, 3))})
+        >>> _, model = gaussians_alone(data, 64)
+        >>> bool(torch.allclose(model.within, model.between))
+        True
+    """
+    projection = fit_projection(rows, components)
+    everyone = rows.with_labels(np.zeros(len(rows), dtype=np.int64))
+    moments = MarginalStatistics(projection).update(everyone).moments(one_class=True)
+    size = moments.block_means(moments.total)
+    amount = oas_shrinkage(moments.total, len(rows))
+    total = (1 - amount) * moments.total + amount * torch.diag(size)
+    total = total + torch.diag(1e-6 * size.clamp(min=1e-12))
+    within = WITHIN_SHARE * total
+    labelled = rows[rows.codes >= 0]
+    freedom = len(labelled) - len(labelled.classes)
+    if freedom > 0:
+        found = MarginalStatistics(projection).update(labelled).moments(one_class=True).within
+        strength = len(total)
+        within = (freedom * found + strength * within) / (freedom + strength)
+    return projection, Gaussians(moments.mean, within, (1 - WITHIN_SHARE) * total, moments.dims)
+
+
+def oas_shrinkage(covariance: Tensor, n: int) -> float:
+    """Share of a sphere in the best estimate of a covariance from n Gaussian rows, 0 to 1.
+
+    Args:
+        covariance: of the rows, divided by n, [d, d].
+        n: number of rows.
+
+    Example:
+        >>> oas_shrinkage(torch.eye(3), 5)
+        1.0
+    """
+    width = len(covariance)
+    squares = float((covariance @ covariance).diagonal().sum()) / width
+    mean = float(covariance.diagonal().mean())
+    # As scikit-learn's: mean squared entry and squared mean of the diagonal.
+    alpha = squares / width
+    top = alpha + mean**2
+    bottom = (n + 1) * (alpha - mean**2 / width)
+    return 1.0 if bottom <= 1e-12 * top else min(1.0, top / bottom)

@@ -1,0 +1,146 @@
+"""Dense anchor sampling: N_F draws from the Gaussian of every support in every view (Eq. 10).
+
+Draws are exact. The covariance of a sample is an average of class covariances plus a ridge, so
+where classes have fewer samples than features, noise in the span of the classes' factors plus
+white noise has the right law and no d x d matrix is made; elsewhere the dense covariance of every
+different set of neighbours is factorised once.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fewview.methods.ugda._base_statistics import BaseStatistics
+from fewview.methods.ugda._distribution import Neighbours, ViewDistribution
+from fewview.numerics._tensor_draws import normal, streams, substreams
+
+# Entries of the factors that are gathered at once.
+BLOCK = 1 << 24
+
+
+def sample_anchors(
+    distribution: ViewDistribution,
+    base: BaseStatistics,
+    seeds: Tensor,
+    n_anchors: int,
+    ridge: float,
+) -> tuple[Tensor, ...]:
+    """Draw anchors from N(mean, covariance + ridge I), Eq. 10 [eq:10].
+
+    Args:
+        distribution: Gaussians of the N supports of every task.
+        base: statistics of the base classes.
+        seeds: int64 [tasks]; anchors depend on the task alone, not on the batch.
+        n_anchors: N_F, draws per support and view.
+        ridge: variance added to every feature.
+
+    Returns:
+        Per view [tasks, N * N_F, d]; anchor m belongs to support m // N_F.
+    """
+    out = []
+    for v, mean in enumerate(distribution.means):
+        n_tasks, n_support, width = mean.shape
+        supports = torch.arange(n_support, device=mean.device)
+        states = substreams(streams(seeds, "anchors", v)[:, None], supports)  # [T, N]
+        near, flat = distribution.neighbours[v], states.reshape(-1)
+        if base.covariances[v].numel():
+            anchors = _dense_noise(near, base.covariances[v], flat, n_anchors, ridge, mean.dtype)
+        else:
+            anchors = _factor_noise(near, base.factors[v], flat, n_anchors, ridge, mean.dtype)
+        anchors += mean.reshape(-1, 1, width)
+        out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
+    return tuple(out)
+
+
+def _dense_noise(
+    near: Neighbours,
+    covariances: Tensor,
+    states: Tensor,
+    n_anchors: int,
+    ridge: float,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Noise [T N, N_F, d] through one factorisation per different set of neighbours."""
+    n_classes, width, _ = covariances.shape
+    classes, _ = near.flat()
+    sets, which = torch.unique(classes, dim=0, return_inverse=True)
+    used = (sets < n_classes).double()
+    weights = used / used.sum(-1, keepdim=True).clamp(min=1)
+    # float64: covariances of few samples are nearly singular before the ridge is added.
+    pooled = covariances.new_zeros(len(sets), width, width, dtype=torch.float64)
+    for slot in range(sets.shape[1]):
+        place = sets[:, slot].clamp(max=n_classes - 1)
+        pooled += weights[:, slot, None, None] * covariances[place]
+    nobody = used.sum(-1) == 0
+    if bool(nobody.any()):  # then everyone
+        share = near.available.double() / near.available.sum().clamp(min=1)
+        pooled[nobody] = (share @ covariances.double().flatten(1)).reshape(width, width)
+    root = symmetric_root(pooled, ridge).to(dtype)
+    white = normal(states, (n_anchors, width), dtype)
+    return white @ root[which]
+
+
+def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
+    """A factor R with R' R = covariance + ridge I, [..., d, d]; any rank, ridge 0 included.
+
+    Example:
+        >>> symmetric_root(torch.eye(2, dtype=torch.float64) * 3, 1.0).diagonal().tolist()
+        [2.0, 2.0]
+    """
+    eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    root: Tensor
+    root, failed = torch.linalg.cholesky_ex(covariance + ridge * eye)
+    singular = failed > 0
+    if bool(singular.any()):
+        # Those alone: draws of a task must not depend on who else is in the batch.
+        values, vectors = torch.linalg.eigh(covariance[singular])
+        root[singular] = vectors * (values.clamp(min=0) + ridge).sqrt()[..., None, :]
+    return root.transpose(-1, -2)
+
+
+def _factor_noise(
+    near: Neighbours,
+    factors: Tensor,
+    states: Tensor,
+    n_anchors: int,
+    ridge: float,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Noise [T N, N_F, d] from class factors plus white noise, methods.md 14.4."""
+    n_classes, rank, width = factors.shape
+    classes, everyone = near.flat()
+    if ridge > 0:
+        noise = normal(streams(states, "ridge"), (n_anchors, width), dtype)
+        noise *= ridge**0.5
+    else:
+        noise = torch.zeros(len(states), n_anchors, width, dtype=dtype, device=states.device)
+    if rank == 0:
+        return noise
+    weights = near.weights(dtype).flatten(0, 1)
+    size = max(1, BLOCK // (rank * width))
+    for slot in range(classes.shape[1]):
+        rows = torch.nonzero(classes[:, slot] < n_classes).flatten()
+        for part in torch.split(rows, size):
+            place = classes[part, slot]
+            scale = weights[part, slot].sqrt()
+            noise.index_add_(
+                0, part, _class_noise(states[part], place, scale, factors[place], n_anchors)
+            )
+    rows = torch.nonzero(everyone).flatten()
+    speaking = torch.nonzero(near.available).flatten()
+    share = rows.new_ones(1, dtype=dtype) / max(len(speaking), 1)
+    for place in speaking[: len(speaking) * bool(len(rows))]:
+        index = place.expand(len(rows))
+        noise.index_add_(
+            0, rows, _class_noise(states[rows], index, share.sqrt(), factors[place], n_anchors)
+        )
+    return noise
+
+
+def _class_noise(
+    states: Tensor, classes: Tensor, scale: Tensor, factors: Tensor, n_anchors: int
+) -> Tensor:
+    """Noise [n, N_F, d] in the span of one class per row; draws depend on state and class alone."""
+    white = normal(substreams(states, classes), (n_anchors, factors.shape[-2]), scale.dtype)
+    return (white * scale[:, None, None]) @ factors

@@ -1,0 +1,253 @@
+"""View distribution estimation and view interpolation (Eqs. 5 to 9 and 11).
+
+Every sample looks for its nearest base classes in each view it has; their statistics give it a
+Gaussian in every view, missing ones included. A missing view of a query becomes the centre of
+that Gaussian.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewview.ground._errors import FewviewError
+from fewview.methods.ugda._base_statistics import BaseStatistics
+
+# Entries of a matrix of distances that are made at once.
+BLOCK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which of C base classes speak for every sample, m slots per sample: never a list of all.
+
+    Attributes:
+        classes: int64 [tasks, N, m], positions of base classes in rising order, no class twice;
+            slots that are not used hold C and come last.
+        everyone: bool [tasks, N], samples that nothing is known about, for which every class with
+            `available` speaks; their slots are not used.
+        available: bool [C].
+
+    Example:
+        >>> near = Neighbours.of(torch.tensor([[[2, 0, 2]]]), torch.ones(3, dtype=torch.bool))
+        >>> near.classes.tolist(), near.weights(torch.float64).tolist()
+        ([[[0, 2, 3]]], [[[0.5, 0.5, 0.0]]])
+        >>> near.dense(torch.float64).tolist()
+        [[[0.5, 0.0, 0.5]]]
+    """
+
+    classes: Tensor
+    everyone: Tensor
+    available: Tensor
+
+    @classmethod
+    def of(cls, classes: Tensor, available: Tensor) -> Neighbours:
+        """Bring positions [tasks, N, m] into order; C stands for none."""
+        n_classes = len(available)
+        ordered = classes.sort(dim=-1).values
+        twice = torch.zeros_like(ordered, dtype=torch.bool)
+        twice[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
+        ordered = ordered.masked_fill(twice, n_classes).sort(dim=-1).values
+        return cls(ordered, (ordered == n_classes).all(-1), available)
+
+    def among(self, available: Tensor) -> Neighbours:
+        """Leave only classes of bool [C] that are available; where none is left, all of those."""
+        padded = torch.cat([available, available.new_zeros(1)])
+        kept = torch.where(padded[self.classes], self.classes, len(available))
+        return Neighbours.of(kept, available)
+
+    def counts(self) -> Tensor:
+        """Number of classes that speak, N_J: int64 [tasks, N]."""
+        used = (self.classes < len(self.available)).sum(-1)
+        return torch.where(self.everyone, self.available.sum(), used)
+
+    def weights(self, dtype: torch.dtype) -> Tensor:
+        """Weight 1 / N_J of every slot in use, [tasks, N, m]."""
+        used = (self.classes < len(self.available)).to(dtype)
+        return used / used.sum(-1, keepdim=True).clamp(min=1)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Sum of the neighbours' values [C, d]: [tasks, N, d]."""
+        total = values.new_zeros(*self.classes.shape[:2], values.shape[-1])
+        for slot in range(self.classes.shape[-1]):
+            place = self.classes[..., slot]
+            used = (place < len(values)).to(values)
+            total += values[place.clamp(max=len(values) - 1)] * used[..., None]
+        if bool(self.everyone.any()):
+            total[self.everyone] = values[self.available].sum(0)
+        return total
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """Weights over all classes, [tasks, N, C]."""
+        n_classes = len(self.available)
+        shape = (*self.classes.shape[:2], n_classes + 1)
+        out = torch.zeros(shape, dtype=dtype, device=self.classes.device)
+        out = out.scatter_(-1, self.classes, self.weights(dtype))[..., :n_classes]
+        share = self.available.to(dtype) / self.available.sum().clamp(min=1)
+        return torch.where(self.everyone[..., None], share, out)
+
+    def flat(self) -> tuple[Tensor, Tensor]:
+        """Classes [tasks * N, m] and `everyone` [tasks * N]."""
+        return self.classes.flatten(0, 1), self.everyone.flatten()
+
+
+@dataclass(frozen=True)
+class ViewDistribution:
+    """Gaussians of N samples per task in every view.
+
+    Attributes:
+        means: per view [tasks, N, d], Eq. 8 [eq:8].
+        neighbours: per view, the base classes whose covariances are averaged (Eq. 9 [eq:9]).
+    """
+
+    means: tuple[Tensor, ...]
+    neighbours: tuple[Neighbours, ...]
+
+
+def retrieve_neighbours(
+    views: tuple[Tensor, ...], mask: Tensor, base: BaseStatistics, n_neighbors: int
+) -> Neighbours:
+    """Union over available views of the nearest base classes, Eqs. 5 to 7 [eq:5, eq:6a, eq:6b].
+
+    Args:
+        views: per view [tasks, N, d].
+        mask: bool [tasks, N, V].
+        base: statistics of C base classes.
+        n_neighbors: k, base classes per available view.
+
+    Returns:
+        The set J of every sample, of at most k V classes.
+    """
+    found = []
+    for v, x in enumerate(views):
+        has = base.available[:, v]
+        known = int(has.sum())
+        if not known:
+            continue  # a view that the base set lacks tells nothing about its classes
+        # Squared Euclidean distance up to a term of the sample, centred for precision.
+        middle = base.means[v][has].mean(0)
+        centred = base.means[v] - middle
+        lengths = (centred * centred).sum(-1).masked_fill(~has, float("inf"))
+        rows = (x - middle).flatten(0, 1)
+        nearest = nearest_rows(rows, centred, lengths, min(n_neighbors, known))
+        nearest = nearest.reshape(*mask.shape[:2], -1)
+        found.append(torch.where(mask[..., v, None], nearest, base.n_classes))
+    # A sample whose views are all unknown to the base set falls back on all base classes.
+    nobody = mask.new_zeros(*mask.shape[:2], 0, dtype=torch.int64)
+    everyone = torch.ones_like(base.available[:, 0])
+    return Neighbours.of(torch.cat([nobody, *found], dim=-1), everyone)
+
+
+def nearest_rows(rows: Tensor, points: Tensor, lengths: Tensor, count: int) -> Tensor:
+    """Positions of the points with the least |p|^2 - 2 x . p, block by block of points.
+
+    Args:
+        rows: [n, d].
+        points: [C, d].
+        lengths: |p|^2, [C]; infinite where a point must not be found.
+        count: how many, at most the number of finite lengths.
+
+    Returns:
+        int64 [n, count].
+
+    Example:
+        >>> points = torch.tensor([[0.0], [2.0], [5.0]])
+        >>> nearest_rows(torch.tensor([[4.0]]), points, points[:, 0] ** 2, 2).tolist()
+        [[2, 1]]
+    """
+    block = max(count, BLOCK // max(len(rows), 1))
+    best = rows.new_empty(len(rows), 0)
+    where = torch.empty(len(rows), 0, dtype=torch.int64, device=rows.device)
+    for start in range(0, len(points), block):
+        part = points[start : start + block]
+        # lengths - 2 rows @ part', in one pass
+        distance = torch.addmm(lengths[start : start + block], rows, part.T, alpha=-2)
+        value, index = distance.topk(min(count, len(part)), dim=-1, largest=False)
+        value, index = torch.cat([best, value], dim=-1), torch.cat([where, index + start], dim=-1)
+        best, order = value.topk(min(count, value.shape[-1]), dim=-1, largest=False)
+        where = index.gather(-1, order)
+    return where
+
+
+def nearest_classes(
+    views: tuple[Tensor, ...], mask: Tensor, base: BaseStatistics, count: int
+) -> Tensor:
+    """Base classes by distance over all views that a sample and a class both have.
+
+    Args:
+        views: per view [tasks, N, d].
+        mask: bool [tasks, N, V].
+        base: statistics of C base classes.
+        count: how many.
+
+    Returns:
+        int64 [tasks, N, min(count, C)], the nearest first; none where no class has any view.
+    """
+    total = weight = views[0].new_zeros(*mask.shape[:2], base.n_classes)
+    for v, x in enumerate(views):
+        both = (mask[..., v, None] & base.available[:, v]).to(x)
+        means = base.means[v]
+        squares = (x * x).sum(-1, keepdim=True) - 2 * x @ means.T + (means * means).sum(-1)
+        total = total + both * squares / x.shape[-1]
+        weight = weight + both
+    if not bool(base.available.any()):
+        return total.new_zeros(*mask.shape[:2], 0).long()
+    distance = torch.where(weight > 0, total / weight.clamp(min=1), torch.inf)
+    return distance.argsort(-1)[..., : min(count, base.n_classes)]
+
+
+def estimate_distribution(
+    views: tuple[Tensor, ...],
+    mask: Tensor,
+    base: BaseStatistics,
+    n_neighbors: int,
+    mean_rule: str = "paper",
+) -> ViewDistribution:
+    """Gaussian of every sample in every view, Eqs. 8 and 9 [eq:8, eq:9].
+
+    Args:
+        views: per view [tasks, N, d].
+        mask: bool [tasks, N, V].
+        base: statistics of C base classes.
+        n_neighbors: k.
+        mean_rule: `"paper"`: an available view averages the sample with its N_J neighbours,
+            (x + sum of means) / (N_J + 1). `"code"`: the authors' released code gives the sample
+            half of the weight whatever N_J is.
+    """
+    chosen = retrieve_neighbours(views, mask, base, n_neighbors)
+    means, neighbours = [], []
+    for v, x in enumerate(views):
+        has = base.available[:, v]
+        # Neighbours that all lack the view: fall back on every base class that has it.
+        near = chosen.among(has)
+        neighbours.append(near)
+        if not bool(has.any()):
+            # Nothing is known about this view: the sample itself is all there is.
+            means.append(x)
+            continue
+        count = near.counts().to(x.dtype)[..., None]  # N_J
+        total = near.sums(base.means[v])
+        centre = total / count
+        if mean_rule == "paper":
+            known = (x + total) / (count + 1)
+        elif mean_rule == "code":
+            known = 0.5 * (x + centre)
+        else:
+            raise FewviewError(f"mean_rule is {mean_rule!r}; it must be one of paper, code")
+        means.append(torch.where(mask[..., v, None], known, centre))
+    return ViewDistribution(tuple(means), tuple(neighbours))
+
+
+def interpolate(
+    views: tuple[Tensor, ...], mask: Tensor, distribution: ViewDistribution
+) -> tuple[Tensor, ...]:
+    """Fill missing views with the centre of their distribution, Eq. 11 [eq:11].
+
+    Returns:
+        Per view [tasks, N, d], without gaps.
+    """
+    return tuple(
+        torch.where(mask[..., v, None], x, distribution.means[v]) for v, x in enumerate(views)
+    )

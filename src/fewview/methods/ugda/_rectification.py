@@ -1,0 +1,286 @@
+"""Anchor distribution self-rectification (Eqs. 14 to 23) and the classifier it gives (24 to 26).
+
+The class centres of the latent anchors move to lower the cross-entropy of the anchors minus the
+entropy of the queries' mean assignment. When the anchors are separable, and hundreds of anchors in
+hundreds of dimensions are, this objective has no finite minimum: it falls towards -log K while the
+centres grow, so every solver of it is a rule of early stopping. `rectify_fast` states its own.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewview.numerics._optimise import FunctionAndGradient, minimise_adam, minimise_lbfgs
+from fewview.numerics._tensor_draws import normal, streams
+
+TERMS = ("cross_entropy", "entropy")
+
+
+def class_centres(anchors: Tensor, members: Tensor) -> Tensor:
+    """Central anchors, Eq. 14 [eq:23]: [tasks, K, L].
+
+    Args:
+        anchors: [tasks, M, L].
+        members: [tasks, M, K], one-hot.
+    """
+    return members.transpose(1, 2) @ anchors / members.sum(1)[..., None]
+
+
+class Objective:
+    """The objective of Eq. 21 [eq:31], L_ce - L_se, and its gradient in the centres.
+
+    Args:
+        anchors: [tasks, M, L].
+        members: [tasks, M, K], one-hot.
+        queries: [tasks, N_Q, L].
+        terms: which of `TERMS` are on.
+        logit_scale: relation scores are softmax(-logit_scale * squared distance): 1 as printed in
+            Eq. 16 [eq:25], 0.5 in the released code.
+    """
+
+    def __init__(
+        self,
+        anchors: Tensor,
+        members: Tensor,
+        queries: Tensor,
+        terms: tuple[str, ...],
+        logit_scale: float,
+    ) -> None:
+        self.ce = "cross_entropy" in terms
+        self.se = "entropy" in terms
+        self.members = members
+        self.n_anchors = anchors.shape[1] if self.ce else 0
+        parts = ([anchors] if self.ce else []) + ([queries] if self.se else [])
+        self.points = torch.cat(parts, dim=1) if parts else anchors[:, :0]
+        self.scale = logit_scale
+
+    @property
+    def lowest(self) -> float:
+        """The value that the objective cannot fall below: 0 - log K."""
+        return -math.log(self.members.shape[-1]) if self.se else 0.0
+
+    def enough(self, tolerance: float) -> float:
+        """The value at which a search may stop; the entropy alone has a minimum that is reached."""
+        return self.lowest + (tolerance if self.ce else min(tolerance, 1e-4))
+
+    def of_logits(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Value [tasks] and its derivative in the logits [tasks, points, K]."""
+        log_p = torch.log_softmax(logits, dim=-1)
+        p = log_p.exp()
+        value = p.new_zeros(p.shape[0])
+        slope = torch.empty_like(p)
+        m = self.n_anchors
+        if self.ce:  # Eq. 17 [eq:26]
+            value = value - (self.members * log_p[:, :m]).sum((1, 2)) / m
+            slope[:, :m] = (p[:, :m] - self.members) / m
+        if self.se:  # minus Eq. 20 [eq:29], with Eq. 19 [eq:30]
+            queries = p[:, m:]
+            zeta = queries.mean(1)
+            log_zeta = zeta.clamp(min=torch.finfo(zeta.dtype).tiny).log()[:, None]
+            value = value + (zeta * log_zeta[:, 0]).sum(-1)
+            average = (queries * log_zeta).sum(-1, keepdim=True)
+            slope[:, m:] = queries * (log_zeta - average) / queries.shape[1]
+        return value, slope
+
+    def __call__(self, centres: Tensor) -> tuple[Tensor, Tensor]:
+        """Value [tasks] and gradient [tasks, K, L] at centres [tasks, K, L]."""
+        value, slope = self.of_logits(classify(self.points, centres, self.scale))
+        gradient = slope.transpose(1, 2) @ self.points - slope.sum(1)[..., None] * centres
+        return value, gradient * (2 * self.scale)
+
+
+def rectify_with_adam(objective: Objective, centres: Tensor, steps: int, rate: float) -> Tensor:
+    """Take a fixed number of Adam steps, as the released code (1000 at rate 1e-2).
+
+    Adam depends on the axes. The paper's latent axes come from random weights and mean nothing,
+    while exact coordinates are ordered, so the steps are taken in randomly turned axes.
+    """
+    turn = random_rotation(centres.shape[-1], centres)
+
+    def gradient(turned: Tensor) -> Tensor:
+        return objective(turned @ turn)[1] @ turn.T
+
+    out = minimise_adam(gradient, centres @ turn.T, learning_rate=rate, steps=steps)
+    return out @ turn
+
+
+def random_rotation(width: int, like: Tensor) -> Tensor:
+    """One fixed random orthogonal matrix [width, width] on the device and dtype of `like`.
+
+    Example:
+        >>> turn = random_rotation(5, torch.zeros(1, dtype=torch.float64))
+        >>> torch.allclose(turn @ turn.T, torch.eye(5, dtype=torch.float64))
+        True
+    """
+    seed = torch.zeros(1, dtype=torch.int64)
+    gauss = normal(streams(seed, "rotation", width), (width, width), torch.float64)[0]
+    q, r = torch.linalg.qr(gauss)
+    turn: Tensor = (q * r.diagonal().sign()).to(device=like.device, dtype=like.dtype)
+    return turn
+
+
+@dataclass(frozen=True)
+class LinearClassifier:
+    """Logits (x - middle) . w_c + b_c.
+
+    Attributes:
+        weights: [tasks, K, L].
+        offsets: [tasks, K].
+        middle: [tasks, 1, L].
+    """
+
+    weights: Tensor
+    offsets: Tensor
+    middle: Tensor
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Logits [tasks, N, K] of points [tasks, N, L]."""
+        centred = (points - self.middle).to(self.weights.dtype)
+        logits: Tensor = centred @ self.weights.transpose(1, 2) + self.offsets[:, None]
+        return logits.to(points.dtype)
+
+
+def rectify_fast(objective: Objective, centres: Tensor, tolerance: float, max_iter: int) -> Tensor:
+    """Minimise until a task's objective is within `tolerance` of its lowest value.
+
+    Args:
+        objective: Eq. 21 [eq:31].
+        centres: where to start, [tasks, K, L].
+        tolerance: gap to the infimum at which a task stops; not reached when the anchors cannot be
+            told apart, and then the gradient or the number of iterations decides.
+        max_iter: most iterations.
+    """
+    fit, double = fit_classifier(objective, centres, tolerance, max_iter), 2 * objective.scale
+    near = (centres - fit.middle).mean(1, keepdim=True)
+    found = centres_of(fit.weights / double, fit.offsets / double, near) + fit.middle
+    return found.to(centres.dtype)
+
+
+def fit_classifier(
+    objective: Objective, centres: Tensor, tolerance: float, max_iter: int
+) -> LinearClassifier:
+    """Run the search of `rectify_fast`; the classifier that its centres give.
+
+    Scores by distance to K centres are a linear classifier, x . w_c + b_c, whose offsets are tied
+    to the weights. In K - 1 or more dimensions the tie costs nothing: moving all centres together
+    reaches any offsets. So the search runs over weights and free offsets, where the cross-entropy
+    is convex; `centres_of` recovers the centres. L-BFGS does not depend on the axes. Where there
+    are more than twice as many anchors as dimensions, points are whitened first. Below that, points
+    in general position can be told apart whatever their labels (Cover 1965): every solver stops
+    early there, and whitening would only speed up the fit of noise. In fewer than K - 1 dimensions
+    the centres themselves are moved.
+
+    Queries are better scored by the classifier than by the distances: of classes that lie close
+    together the centres end far away, and their squared lengths swallow the digits that matter.
+    """
+    if centres.shape[2] < centres.shape[1] - 1:
+        return _fit_few_dimensions(objective, centres, tolerance, max_iter)
+    points, scale = objective.points, objective.scale
+    middle = points.mean(1, keepdim=True)
+    x = points - middle
+    white = None
+    if objective.members.shape[1] > 2 * (x.shape[2] + 1):
+        covariance = x.transpose(1, 2) @ x / x.shape[1]
+        trace = covariance.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]
+        eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        floor = 0.001 * trace + torch.finfo(x.dtype).tiny
+        white = torch.linalg.cholesky(covariance + floor * eye)  # lower
+        x = torch.linalg.solve_triangular(white, x.transpose(1, 2), upper=False).transpose(1, 2)
+    x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
+
+    shifted = centres - middle
+    offsets = -scale * (shifted * shifted).sum(-1)
+    weights = 2 * scale * shifted
+    start = torch.cat(
+        [
+            weights if white is None else weights @ white,
+            (offsets - offsets.mean(1, True))[..., None],
+        ],
+        dim=-1,
+    )
+
+    def function_and_gradient(theta: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = objective.of_logits(x @ theta.transpose(1, 2))
+        return value, slope.transpose(1, 2) @ x
+
+    theta = _descend(function_and_gradient, start, objective.enough(tolerance), max_iter)
+    weights, offsets = theta[..., :-1], theta[..., -1]
+    if white is not None:
+        unwhitened = torch.linalg.solve_triangular(
+            white.transpose(1, 2), weights.transpose(1, 2), upper=True
+        )
+        weights = unwhitened.transpose(1, 2)
+    return LinearClassifier(weights, offsets, middle)
+
+
+def _descend(function: FunctionAndGradient, start: Tensor, enough: float, max_iter: int) -> Tensor:
+    return minimise_lbfgs(
+        function, start, max_iter=max_iter, max_search=10, tol=1e-3, enough=enough
+    )
+
+
+def _fit_few_dimensions(
+    objective: Objective, centres: Tensor, tolerance: float, max_iter: int
+) -> LinearClassifier:
+    """Move the centres, in float64: so few dimensions are cheap and the problem is not convex."""
+    tied = copy(objective)
+    tied.members = objective.members.double()
+    middle = objective.points.mean(1, keepdim=True)
+    tied.points = (objective.points - middle).double()
+    start = (centres - middle).double()
+    found = _descend(tied, start, objective.enough(tolerance), max_iter)
+    offsets = -objective.scale * (found * found).sum(-1)
+    return LinearClassifier(2 * objective.scale * found, offsets, middle)
+
+
+def centres_of(weights: Tensor, offsets: Tensor, near: Tensor) -> Tensor:
+    """Centres whose distances give the same classifier as x . w_c + b_c.
+
+    With c_k = w_k - mean w + near + v, -|x - c_k|^2 / 2 differs from x . w_k + b_k by a term of x
+    alone when w_k . v + b_k + |w_k - mean w + near|^2 / 2 is the same for all k, which the
+    shortest such v achieves; there is one where the w_k span K - 1 dimensions.
+
+    Args:
+        weights: [tasks, K, L].
+        offsets: [tasks, K].
+        near: [tasks, 1, L], where the centres should lie about.
+    """
+    spread = weights - weights.mean(1, keepdim=True)
+    placed = spread + near
+    wanted = -(offsets + 0.5 * (placed * placed).sum(-1))
+    wanted = (wanted - wanted.mean(1, keepdim=True)).double()
+    gram = (spread @ spread.transpose(1, 2)).double()
+    solved = torch.linalg.pinv(gram, hermitian=True, rtol=1e-10) @ wanted[..., None]
+    out: Tensor = placed + solved.to(weights.dtype).transpose(1, 2) @ spread
+    return out
+
+
+def rectify_anchors(anchors: Tensor, labels: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """Shift every anchor by the offset of its class, Eqs. 22 and 23 [eq:33, eq:34].
+
+    Args:
+        anchors: [tasks, M, L].
+        labels: int64 [tasks, M].
+        before: centres [tasks, K, L].
+        after: rectified centres [tasks, K, L].
+    """
+    offset = after - before
+    return anchors + offset.gather(1, labels[..., None].expand(-1, -1, anchors.shape[-1]))
+
+
+def classify(queries: Tensor, weights: Tensor, logit_scale: float) -> Tensor:
+    """Log-probabilities up to a constant, Eqs. 25 and 26 [eq:36]: [tasks, N_Q, K].
+
+    Args:
+        queries: [tasks, N_Q, L].
+        weights: classifier weights, the mean of the rectified anchors of every class (Eq. 24
+            [eq:35]), which is the rectified centre; [tasks, K, L].
+        logit_scale: see `Objective`.
+    """
+    logits = queries @ weights.transpose(1, 2) - 0.5 * (weights * weights).sum(-1)[:, None]
+    return logits * (2 * logit_scale)

@@ -1,0 +1,429 @@
+"""UGDA, unified Gaussian dense-anchoring: the paper's method, all stages put together."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from fewview.engine._contract import (
+    TUNED_SCALINGS,
+    Method,
+    Prepared,
+    State,
+    Tags,
+    choose,
+    latent_batch,
+)
+from fewview.engine._explaining import Explanation
+from fewview.engine._registry import register
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
+from fewview.methods.ugda._aggregation import aggregate_exactly
+from fewview.methods.ugda._anchors import sample_anchors
+from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense, stack_statistics
+from fewview.methods.ugda._distribution import (
+    estimate_distribution,
+    interpolate,
+    nearest_classes,
+)
+from fewview.methods.ugda._evaluator import EvaluatorOptions, Trace, aggregate_with_adam
+from fewview.methods.ugda._groups import statistics_alone
+from fewview.methods.ugda._rectification import (
+    TERMS,
+    Objective,
+    class_centres,
+    classify,
+    fit_classifier,
+    rectify_fast,
+    rectify_with_adam,
+)
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._moments import ClassStatistics
+from fewview.numerics._padding import pad
+from fewview.samples._data import MultiViewData
+
+SOLVERS = ("exact", "adam", "reference")
+# Base classes that an explanation names.
+EXPLAINED_NEIGHBOURS = 3
+
+# Options that say how the evaluator is trained.
+EVALUATOR_ONLY = ("share_evaluator", "train_nets", "reinit_first", "shared_adam")
+
+# What each solver means where a parameter is left at None; methods.md 14.3 for the reference.
+PRESETS: dict[str, dict[str, Any]] = {
+    "exact": {
+        "mean_rule": "paper", "share_evaluator": "task", "train_nets": "all",
+        "reinit_first": False, "shared_adam": False, "rectifier": "fast",
+    },
+    "adam": {
+        "mean_rule": "paper", "share_evaluator": "task", "train_nets": "all",
+        "reinit_first": False, "shared_adam": False, "rectifier": "adam",
+    },
+    "reference": {
+        "mean_rule": "code", "share_evaluator": "batch", "train_nets": "last",
+        "reinit_first": True, "shared_adam": True, "rectifier": "adam",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UGDATrace:
+    """What figures 4 and 6 of the paper are drawn from.
+
+    Attributes:
+        loss: aggregation loss per iteration, [iterations, tasks] (solvers `adam`, `reference`).
+        anchors: iteration -> latent anchors [tasks, M, L].
+        queries: iteration -> latent queries [tasks, N_Q, L] placed by least squares.
+        final_anchors: latent anchors [tasks, M, L].
+        final_queries: latent queries [tasks, N_Q, L].
+        labels: labels of the anchors, int64 [tasks, M].
+        centres: class centres before rectification [tasks, K, L].
+        rectified: and after it.
+    """
+
+    loss: Tensor
+    anchors: dict[int, Tensor]
+    queries: dict[int, Tensor]
+    final_anchors: Tensor
+    final_queries: Tensor
+    labels: Tensor
+    centres: Tensor
+    rectified: Tensor
+
+
+@register("ugda")
+@dataclass(kw_only=True, eq=False, repr=False)
+class UGDA(Method):
+    """Unified Gaussian dense-anchoring (Zhou, Guo, Hao, Hong and Luo 2023).
+
+    Phase one (DGAI) gives every sample a Gaussian in every view from its nearest base classes,
+    draws dense anchors around the supports, fills the queries' missing views, and brings all of it
+    into one latent space. Phase two (ADSR) moves the class centres so that anchors are told apart
+    and queries spread evenly over the classes.
+
+    Without base classes, k-means groups of unlabelled rows play them (`fit_base` with samples that
+    have no labels); without those too, anchors lie on the supports and gaps are padded.
+
+    Args:
+        n_neighbors: k, base classes retrieved per available view; 0 leaves out the distributions
+            and works on the padded views, as in Fig. 7.
+        n_anchors: N_F, anchors per support and view; 0 uses the supports themselves.
+        solver: `"exact"`, `"adam"` (Algorithm 1 as printed) or `"reference"` (the authors'
+            released code with its differences from the paper).
+        latent_dim: width L; None is full width for `exact` and 512 for the others.
+        ridge: variance added to every feature's Gaussian (1e-3 in the released code).
+        rectify: terms of ADSR that are on: `cross_entropy`, `entropy`, both, or none.
+        logit_scale: 0.5 for softmax(-d^2/2) as in the released code, 1 as printed.
+        rectifier: `"fast"` (L-BFGS with a stated stopping rule) or `"adam"`.
+        rectify_tolerance: `fast` stops a task when its objective is this close to its infimum.
+        rectify_steps: Adam steps of ADSR, or most iterations of `fast`; None is 1000 and 30.
+        rectify_rate: learning rate of ADSR under Adam.
+        n_iter: outer iterations of the aggregation (`iter`), for `adam` and `reference`.
+        n_steps: inner steps (N).
+        learning_rate: of the aggregation.
+        update_evaluator: False is the ablation "w/o AEU".
+        update_anchors: False is the ablation "w/o LAU".
+        mean_rule: `"paper"` or `"code"`, see `estimate_distribution`.
+        share_evaluator: see `EvaluatorOptions`; so too `train_nets`, `reinit_first`, `shared_adam`.
+            Left at None, these and `mean_rule` and `rectifier` follow the solver.
+        tasks_per_batch: tasks that share an evaluator under `share_evaluator="batch"`; it also
+            sets how near to zero latents start, see `EvaluatorOptions.start_rows`.
+
+    Example:
+        >>> import fewview
+        >>> data = fewview.load("digits")
+        >>> base, novel = data[data.labels < 6], data[data.labels >= 6]
+        >>> clf = UGDA(base=base, n_anchors=20).fit(novel[:12])
+        >>> clf.predict(novel[12:15]).shape
+        (3,)
+    """
+
+    n_neighbors: int = 1
+    n_anchors: int = 100
+    solver: str = "exact"
+    latent_dim: int | None = None
+    ridge: float = 1e-3
+    rectify: tuple[str, ...] = TERMS
+    logit_scale: float = 0.5
+    rectifier: str | None = None
+    rectify_tolerance: float = 0.05
+    rectify_steps: int | None = None
+    rectify_rate: float = 1e-2
+    n_iter: int = 30
+    n_steps: int = 10
+    learning_rate: float = 1e-2
+    update_evaluator: bool = True
+    update_anchors: bool = True
+    mean_rule: str | None = None
+    share_evaluator: str | None = None
+    train_nets: str | None = None
+    reinit_first: bool | None = None
+    shared_adam: bool | None = None
+    tasks_per_batch: int = 400
+
+    version: ClassVar[int] = 1
+    tags: ClassVar[Tags] = Tags(
+        transductive=True,
+        handles_missing=True,
+        assumes_balance=True,
+        deterministic=False,
+        iterative=True,
+    )
+    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "scaling": TUNED_SCALINGS,
+        "n_neighbors": (1, 2),
+    }
+
+    def validate(self) -> None:
+        """Check hyper-parameters."""
+        super().validate()
+        choose("solver", self.solver, SOLVERS)
+        if isinstance(self.rectify, str):
+            raise FewviewError(f"rectify is {self.rectify!r}; give a tuple of terms, or ()")
+        for term in self.rectify:
+            choose("rectify", term, TERMS)
+        settings = self.settings()
+        choose("mean_rule", settings["mean_rule"], ("paper", "code"))
+        choose("rectifier", settings["rectifier"], ("fast", "adam"))
+        choose("share_evaluator", settings["share_evaluator"], ("task", "batch"))
+        choose("train_nets", settings["train_nets"], ("all", "last"))
+        for name, low in (
+            ("n_neighbors", 0), ("n_anchors", 0), ("n_iter", 0), ("n_steps", 1),
+            ("tasks_per_batch", 1), ("latent_dim", 1), ("rectify_steps", 0),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or value < low):
+                raise FewviewError(f"{name} is {value!r}; it must be a whole number >= {low}")
+        if self.ridge < 0:
+            raise FewviewError(f"ridge is {self.ridge}; a variance cannot be negative")
+        if self.rectify_tolerance < 0:
+            raise FewviewError(f"rectify_tolerance is {self.rectify_tolerance}; it must be >= 0")
+        for name in ("logit_scale", "learning_rate", "rectify_rate"):
+            if not getattr(self, name) > 0:
+                raise FewviewError(f"{name} is {getattr(self, name)!r}; it must be positive")
+        if self.solver == "exact":
+            idle = [n for n in ("update_evaluator", "update_anchors") if not getattr(self, n)]
+            idle += [n for n in EVALUATOR_ONLY if settings[n] != PRESETS["exact"][n]]
+            if idle:
+                raise FewviewError(
+                    f"{idle[0]} is about the evaluator, which solver='exact' does not train; "
+                    "choose solver=adam or solver=reference with it"
+                )
+
+    def settings(self) -> dict[str, Any]:
+        """Parameters that follow the solver where they are None, resolved."""
+        out = {
+            name: preset if getattr(self, name) is None else getattr(self, name)
+            for name, preset in PRESETS[self.solver].items()
+        }
+        out["latent_dim"] = self.latent_dim or (None if self.solver == "exact" else 512)
+        out["rectify_steps"] = (
+            (1000 if out["rectifier"] == "adam" else 30)
+            if self.rectify_steps is None
+            else self.rectify_steps
+        )
+        return out
+
+    def key(self) -> str:
+        """All resolved parameters, what follows the solver included."""
+        resolved = self.__class__(**{**self.get_params(deep=False), **self.settings()})
+        return super(UGDA, resolved).key()
+
+    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> BaseStatistics:
+        """Base statistics, Eqs. 3 and 4 [eq:3, eq:4]."""
+        return self.prepare_statistics(ClassStatistics.of(base), task, seed)
+
+    def start_statistics(self, sample: MultiViewData) -> ClassStatistics:
+        """Empty class statistics, for a base set in parts."""
+        return ClassStatistics(sample.view_dims)
+
+    def prepare_statistics(
+        self, statistics: ClassStatistics, task: TaskSpec, seed: int
+    ) -> BaseStatistics:
+        """Stack the statistics of base classes."""
+        state = stack_statistics(statistics)
+        view_names = list(statistics.view_dims)
+        drowned = [
+            repr(view)
+            for view, variance in zip(view_names, state.variances(), strict=True)
+            if self.n_neighbors and self.n_anchors and 0 < variance < 1e-3 * self.ridge
+        ]
+        if drowned:
+            warnings.warn(
+                f"the ridge {self.ridge:g} is more than 1000 times the variance of view "
+                f"{shorten(drowned)}, whose anchors are then noise; scale the views or lower ridge",
+                FewviewWarning,
+                stacklevel=5,
+            )
+        for v, view in enumerate(view_names):
+            known = int(state.available[:, v].sum())
+            if 0 < known < self.n_neighbors:
+                raise FewviewError(
+                    f"n_neighbors is {self.n_neighbors}, but only {known} base class(es) have view "
+                    f"{view!r}; lower n_neighbors to at most {known}"
+                )
+        return state
+
+    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> BaseStatistics:
+        """Groups of unlabelled rows in place of base classes, or the supports alone."""
+        return statistics_alone(rows, seed)
+
+    def dense_anchoring(
+        self, batch: EpisodeBatch, state: BaseStatistics, trace: Trace | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Phase one (DGAI): latent anchors [T, M, L], their labels [T, M], queries [T, N_Q, L]."""
+        settings = self.settings()
+        per_support = max(self.n_anchors, 1)
+        if self.n_neighbors == 0:
+            padded = pad(
+                batch, self.padding, tuple(_overall_mean(state, v) for v in range(batch.n_views))
+            )
+            supports, queries = padded.support, padded.query
+            per_support = 1
+        else:
+            if not bool(state.available.any(0).all()):
+                # A view that no base class has gets no distribution: gaps are padded.
+                batch = pad(
+                    batch,
+                    self.padding,
+                    tuple(_overall_mean(state, v) for v in range(batch.n_views)),
+                )
+            rule = settings["mean_rule"]
+            around_q = estimate_distribution(
+                batch.query, batch.query_mask, state, self.n_neighbors, rule
+            )
+            queries = interpolate(batch.query, batch.query_mask, around_q)
+            around_s = estimate_distribution(
+                batch.support, batch.support_mask, state, self.n_neighbors, rule
+            )
+            if self.n_anchors == 0:
+                supports = interpolate(batch.support, batch.support_mask, around_s)
+            else:
+                supports = sample_anchors(around_s, state, batch.seeds, self.n_anchors, self.ridge)
+        labels = batch.support_labels.repeat_interleave(per_support, dim=1)
+        anchors, placed = torch.cat(supports, dim=-1), torch.cat(queries, dim=-1)
+        if self.solver == "exact":
+            noisy = self.n_neighbors > 0 and self.n_anchors > 0 and self.ridge > 0
+            latent = aggregate_exactly(anchors, placed, settings["latent_dim"], noisy)
+        else:
+            options = EvaluatorOptions(
+                latent_dim=settings["latent_dim"],
+                n_iter=self.n_iter,
+                n_steps=self.n_steps,
+                learning_rate=self.learning_rate,
+                update_evaluator=self.update_evaluator,
+                update_anchors=self.update_anchors,
+                share_evaluator=settings["share_evaluator"],
+                train_nets=settings["train_nets"],
+                reinit_first=settings["reinit_first"],
+                shared_adam=settings["shared_adam"],
+                start_rows=self.tasks_per_batch * (anchors.shape[1] + placed.shape[1]),
+            )
+            dims = [view.shape[-1] for view in batch.support]
+            latent = aggregate_with_adam(anchors, placed, dims, batch.seeds, options, trace)
+        return latent[0], labels, latent[1]
+
+    def rectified_centres(
+        self, anchors: Tensor, labels: Tensor, queries: Tensor, way: int
+    ) -> tuple[Tensor, Tensor]:
+        """Phase two (ADSR): class centres before and after rectification, [T, K, L] each."""
+        settings = self.settings()
+        before, objective = self._start(anchors, labels, queries, way)
+        steps = settings["rectify_steps"]
+        if objective is None:
+            return before, before
+        if settings["rectifier"] == "adam":
+            return before, rectify_with_adam(objective, before, steps, self.rectify_rate)
+        return before, rectify_fast(objective, before, self.rectify_tolerance, steps)
+
+    def _start(
+        self, anchors: Tensor, labels: Tensor, queries: Tensor, way: int
+    ) -> tuple[Tensor, Objective | None]:
+        """Class centres, and the objective they are to be moved by, if any."""
+        members = (labels[..., None] == torch.arange(way, device=labels.device)).to(anchors.dtype)
+        centres = class_centres(anchors, members)
+        # The entropy of a single query's assignment would push it towards no class at all.
+        terms = tuple(t for t in self.rectify if t != "entropy" or queries.shape[1] > 1)
+        if not terms:
+            return centres, None
+        return centres, Objective(anchors, members, queries, terms, self.logit_scale)
+
+    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+        """Both phases, then the anchor-based classifier (Eqs. 24 to 26 [eq:35, eq:36])."""
+        anchors, labels, queries = self.dense_anchoring(batch, cast(BaseStatistics, state))
+        settings = self.settings()
+        start, objective = self._start(anchors, labels, queries, batch.way)
+        if objective is not None and settings["rectifier"] == "fast":
+            steps = settings["rectify_steps"]
+            return fit_classifier(objective, start, self.rectify_tolerance, steps)(queries)
+        _, centres = self.rectified_centres(anchors, labels, queries, batch.way)
+        return classify(queries, centres, self.logit_scale)
+
+    def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
+        """Latent anchors and queries of phase one; a support's anchors weigh one together."""
+        anchors, labels, queries = self.dense_anchoring(batch, cast(BaseStatistics, state))
+        share = batch.n_support / anchors.shape[1]
+        weights = torch.full_like(anchors[..., 0], share)
+        return latent_batch(batch, anchors, queries, labels, weights)
+
+    def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
+        """Every view left out in turn, and the base classes that queries are likened to."""
+        state = cast(BaseStatistics, prepared.state)
+        found = super().explain_batch(batch, prepared)
+        near = nearest_classes(batch.query, batch.query_mask, state, EXPLAINED_NEIGHBOURS)[0]
+        return replace(found, neighbours=tuple(tuple(row) for row in near.tolist()))
+
+    def trace(
+        self, batch: EpisodeBatch, state: BaseStatistics, at: tuple[int, ...] = ()
+    ) -> UGDATrace:
+        """Run one batch and keep what happens on the way.
+
+        Args:
+            batch: scaled tasks.
+            state: what `prepare` returned.
+            at: iterations (from 0) at which latent anchors and queries are kept.
+        """
+        losses: list[Tensor] = []
+        kept: dict[int, Tensor] = {}
+        placed: dict[int, Tensor] = {}
+
+        def note(iteration: int, loss: Tensor, anchors: Tensor, queries: Tensor) -> None:
+            losses.append(loss)
+            if iteration in at:
+                kept[iteration], placed[iteration] = anchors, queries
+
+        with torch.no_grad():
+            anchors, labels, queries = self.dense_anchoring(batch, state, note)
+            before, after = self.rectified_centres(anchors, labels, queries, batch.way)
+        loss = torch.stack(losses) if losses else anchors.new_zeros(0, batch.n_tasks)
+        return UGDATrace(loss, kept, placed, anchors, queries, labels, before, after)
+
+    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
+        """Anchors with their noise, dense covariances, Gram matrix and latent copies."""
+        anchors = n_support * max(self.n_anchors, 1)
+        width = sum(dims)
+        latent = self.settings()["latent_dim"] or min(anchors, width)
+        floats = 4 * (anchors + n_query) * width + 3 * anchors**2 + 8 * (anchors + n_query) * latent
+        floats += n_support * sum(6 * d * d for d in dims if is_dense(d, 0))
+        if self.solver != "exact":
+            floats += 2 * (anchors + n_query) * width + 5 * latent * width
+        return floats * self._torch_dtype.itemsize
+
+    def batch_size(self, n_support: int, n_query: int, dims: dict[str, int], way: int) -> int:
+        """Tasks that go together; a shared evaluator fixes their number."""
+        if self.solver != "exact" and self.settings()["share_evaluator"] == "batch":
+            return self.tasks_per_batch
+        return super().batch_size(n_support, n_query, dims, way)
+
+
+def _overall_mean(state: BaseStatistics, view: int) -> Tensor:
+    has = state.available[:, view]
+    return state.means[view][has].mean(0) if bool(has.any()) else state.means[view][0]
+
+
+__all__ = ["UGDA", "UGDATrace"]

@@ -1,0 +1,211 @@
+"""Tasks as tensors: what a method gets to see.
+
+`ViewTensors` is a data set on a device; `EpisodeBatch` is a stack of tasks gathered from it. Inside
+a batch a missing view is a row of zeros with `mask` False, never NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewview.episodes._sampler import Episodes
+from fewview.ground._errors import FewviewError
+from fewview.samples._data import MultiViewData
+
+
+@dataclass(frozen=True)
+class EpisodeBatch:
+    """A stack of tasks.
+
+    Attributes:
+        support: per view a float tensor [tasks, n_support, width], zeros where missing.
+        query: per view a float tensor [tasks, n_query, width], zeros where missing.
+        support_mask: bool [tasks, n_support, V].
+        query_mask: bool [tasks, n_query, V].
+        support_labels: int64 [tasks, n_support], 0..way-1.
+        query_labels: int64 [tasks, n_query] or None; for scoring only.
+        seeds: int64 [tasks] (the bits of the uint64 seeds).
+        way: number of classes.
+        view_names: names of the views.
+        support_weights: float [tasks, n_support] or None (all one): anchors may count for less
+            than one support each.
+    """
+
+    support: tuple[Tensor, ...]
+    query: tuple[Tensor, ...]
+    support_mask: Tensor
+    query_mask: Tensor
+    support_labels: Tensor
+    query_labels: Tensor | None
+    seeds: Tensor
+    way: int
+    view_names: tuple[str, ...]
+    support_weights: Tensor | None = None
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return int(self.seeds.shape[0])
+
+    @property
+    def n_support(self) -> int:
+        """Supports per task."""
+        return int(self.support_labels.shape[1])
+
+    @property
+    def n_query(self) -> int:
+        """Queries per task."""
+        return int(self.query_mask.shape[1])
+
+    @property
+    def n_views(self) -> int:
+        """Number of views."""
+        return len(self.support)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Float type of the features."""
+        return self.support[0].dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+        return self.support[0].device
+
+    def one_hot(self) -> Tensor:
+        """Membership of supports in classes, [tasks, n_support, way], weighted if they are."""
+        classes = torch.arange(self.way, device=self.support_labels.device)
+        members = (self.support_labels[..., None] == classes).to(self.dtype)
+        if self.support_weights is None:
+            return members
+        return members * self.support_weights[..., None]
+
+    def concatenated(self) -> tuple[Tensor, Tensor]:
+        """All views side by side: supports [tasks, n_support, D], queries [tasks, n_query, D]."""
+        if self.n_views == 1:
+            return self.support[0], self.query[0]
+        return torch.cat(self.support, dim=-1), torch.cat(self.query, dim=-1)
+
+    def without_query_labels(self) -> EpisodeBatch:
+        """The same tasks, query labels removed."""
+        return replace(self, query_labels=None)
+
+    def tasks(self, key: Any) -> EpisodeBatch:
+        """Return some of the tasks (a slice or an index)."""
+        return self._map(lambda tensor: tensor[key])
+
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> EpisodeBatch:
+        """Move to a device and, for features, a float type."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(
+                device=device, dtype=dtype if tensor.is_floating_point() else tensor.dtype
+            )
+
+        return self._map(move)
+
+    def _map(self, function: Any) -> EpisodeBatch:
+        changes: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Tensor):
+                changes[item.name] = function(value)
+            elif isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+                changes[item.name] = tuple(function(tensor) for tensor in value)
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class ViewTensors:
+    """A whole data set as tensors on one device, from which batches of tasks are gathered.
+
+    Attributes:
+        views: per view a float tensor [n_samples, width], zeros where missing.
+        mask: bool [n_samples, V].
+        view_names: names of the views.
+
+    Example:
+        >>> from fewview.episodes._sampler import EpisodeSampler
+        >>> from fewview.episodes._task import TaskSpec
+        >>> data = MultiViewData(np.ones((20, 3)), labels=np.repeat([0, 1], 10))
+        >>> episodes = EpisodeSampler(data, TaskSpec(way=2, queries=4)).draw(0, 6)
+        >>> batch = ViewTensors.of(data).gather(episodes)
+        >>> batch.support[0].shape, batch.query[0].shape
+        (torch.Size([6, 2, 3]), torch.Size([6, 8, 3]))
+    """
+
+    views: tuple[Tensor, ...]
+    mask: Tensor
+    view_names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
+    ) -> ViewTensors:
+        """Copy a data set to a device, zeros in place of missing rows."""
+        return cls(
+            tuple(_filled(block).to(device=device, dtype=dtype) for block in data.views.values()),
+            torch.from_numpy(np.array(data.mask)).to(device),
+            data.view_names,
+        )
+
+    def gather(self, episodes: Episodes) -> EpisodeBatch:
+        """Build the tensors of some tasks."""
+        if episodes.view_names != self.view_names:
+            raise FewviewError(
+                f"episodes are about views {episodes.view_names}, the data have {self.view_names}"
+            )
+        last = max(int(episodes.support.max()), int(episodes.query.max()))
+        if last >= len(self.mask):
+            raise FewviewError(
+                f"episodes speak of row {last}, the data have {len(self.mask)} rows; they were "
+                "drawn from another data set"
+            )
+        device = self.mask.device
+        support = torch.from_numpy(episodes.support).to(device)
+        query = torch.from_numpy(episodes.query).to(device)
+        support_mask = torch.from_numpy(episodes.support_mask).to(device)
+        query_mask = torch.from_numpy(episodes.query_mask).to(device)
+        return EpisodeBatch(
+            support=self._rows(support, support_mask),
+            query=self._rows(query, query_mask),
+            support_mask=support_mask & self.mask[support],
+            query_mask=query_mask & self.mask[query],
+            support_labels=torch.from_numpy(episodes.support_labels).to(device),
+            query_labels=torch.from_numpy(episodes.query_labels).to(device),
+            seeds=torch.from_numpy(episodes.seeds.view(np.int64)).to(device),
+            way=episodes.way,
+            view_names=self.view_names,
+        )
+
+    def _rows(self, index: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        flat = index.reshape(-1)
+        out = []
+        for view, block in enumerate(self.views):
+            rows = _new_rows(flat.shape[0], block)
+            torch.index_select(block, 0, flat, out=rows)
+            gone = (~mask[..., view]).reshape(-1).nonzero()[:, 0]
+            if gone.numel():
+                rows.index_fill_(0, gone, 0.0)
+            out.append(rows.reshape(*index.shape, block.shape[1]))
+        return tuple(out)
+
+
+def _new_rows(count: int, block: Tensor) -> Tensor:
+    """Make an uninitialised tensor [count, width] of the kind of `block`."""
+    shape = (count, block.shape[1])
+    if block.device.type == "cpu" and block.dtype in (torch.float32, torch.float64):
+        # numpy asks the system for huge pages, torch does not: filling new memory is about ten
+        # times faster, and gathering tasks is nothing but that (benchmarks/episodes.py).
+        kind = np.float32 if block.dtype == torch.float32 else np.float64
+        return torch.from_numpy(np.empty(shape, dtype=kind))
+    return torch.empty(shape, dtype=block.dtype, device=block.device)
+
+
+def _filled(block: Any) -> Tensor:
+    return torch.from_numpy(np.nan_to_num(block, copy=True, nan=0.0))

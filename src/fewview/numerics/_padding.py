@@ -1,0 +1,94 @@
+"""Filling missing views before a method that cannot handle them.
+
+The paper pads a missing view with the mean of the same view over available samples of the same
+label, "as much as possible". With one shot there is no such sample, and what matters is the
+fallback; see `PADDINGS`. Query labels are never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fewview.ground._errors import FewviewError
+from fewview.numerics._batch import EpisodeBatch
+
+PADDINGS = ("episode", "zero", "support", "base")
+
+
+def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = None) -> EpisodeBatch:
+    """Fill the missing views of supports and queries; masks stay as they are.
+
+    A support takes the mean of view v over the supports of its class that have it, and else the
+    fallback; a query always takes the fallback:
+
+    - `"episode"`: the mean of view v over the supports and queries that have it;
+    - `"zero"`: zeros, the mean of a view under the scaling `scale`;
+    - `"support"`: the mean over the supports that have it, else `"episode"`;
+    - `"base"`: the mean over the base set.
+
+    Where nobody in the episode has the view, the base mean is taken, or zeros without a base set.
+
+    Args:
+        batch: tasks; not changed.
+        rule: one of `PADDINGS`.
+        base_means: per view a tensor [width].
+
+    Example:
+        >>> one = torch.tensor([[[1.0], [0.0]]])
+        >>> batch = EpisodeBatch(
+        ...     support=(one,), query=(torch.tensor([[[3.0]]]),),
+        ...     support_mask=torch.tensor([[[True], [False]]]),
+        ...     query_mask=torch.tensor([[[True]]]),
+        ...     support_labels=torch.tensor([[0, 1]]), query_labels=None,
+        ...     seeds=torch.tensor([0]), way=2, view_names=("a",),
+        ... )
+        >>> pad(batch, "episode").support[0].flatten().tolist()
+        [1.0, 2.0]
+    """
+    if rule not in PADDINGS:
+        raise FewviewError(f"padding {rule!r} is not one of {', '.join(PADDINGS)}")
+    if bool(batch.support_mask.all()) and bool(batch.query_mask.all()):
+        return batch
+    members = batch.one_hot()
+    supports: list[Tensor] = []
+    queries: list[Tensor] = []
+    for view in range(batch.n_views):
+        x_s, x_q = batch.support[view], batch.query[view]
+        m_s = batch.support_mask[..., view].to(x_s.dtype)  # [T, N_S]
+        m_q = batch.query_mask[..., view].to(x_q.dtype)
+        base = None if base_means is None else base_means[view].to(x_s)
+        fallback = _fallback(rule, x_s, x_q, m_s, m_q, base)  # [T, d]
+        seen = members * m_s[..., None]  # [T, N_S, K]
+        count = seen.sum(1)  # [T, K]
+        class_sum = seen.transpose(1, 2) @ x_s  # [T, K, d]
+        class_mean = torch.where(
+            count[..., None] > 0, class_sum / count[..., None].clamp(min=1e-30), fallback[:, None]
+        )
+        own = class_mean.gather(
+            1, batch.support_labels[..., None].expand(-1, -1, class_mean.shape[-1])
+        )
+        supports.append(torch.where(batch.support_mask[..., view, None], x_s, own))
+        queries.append(torch.where(batch.query_mask[..., view, None], x_q, fallback[:, None]))
+    return replace(batch, support=tuple(supports), query=tuple(queries))
+
+
+def _fallback(
+    rule: str, x_s: Tensor, x_q: Tensor, m_s: Tensor, m_q: Tensor, base: Tensor | None
+) -> Tensor:
+    zeros = x_s.new_zeros(x_s.shape[0], x_s.shape[-1])
+    last = zeros if base is None else base.expand_as(zeros)
+    if rule == "zero":
+        return zeros
+    if rule == "base" and base is not None:
+        return last
+    support_sum, support_count = (m_s[:, None] @ x_s)[:, 0], m_s.sum(1, keepdim=True)
+    total = support_sum + (m_q[:, None] @ x_q)[:, 0]
+    count = support_count + m_q.sum(1, keepdim=True)
+    out = torch.where(count > 0, total / count.clamp(min=1), last)
+    if rule == "support":
+        out = torch.where(support_count > 0, support_sum / support_count.clamp(min=1), out)
+    return out

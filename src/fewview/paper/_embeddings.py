@@ -1,0 +1,186 @@
+"""One task seen from inside the methods: latent points of supports or anchors and of queries.
+
+The maps of figures 3, 4 and 6 are made from these. One task takes seconds, so it is computed anew
+each time and not stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewview.engine._contract import Method, Prepared
+from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._task import TaskSpec
+from fewview.evaluate._grid import Grid, make_method, settings
+from fewview.evaluate._runner import scaled
+from fewview.numerics._batch import EpisodeBatch
+from fewview.paper._studies import Wish
+from fewview.samples._data import MultiViewData
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A data set with one class split and one task drawn from it.
+
+    Attributes:
+        grid: of the data set.
+        novel: samples of the novel classes.
+        base: samples of the base classes.
+        task: the shape of the task.
+        episodes: the task, or several.
+    """
+
+    grid: Grid
+    novel: MultiViewData
+    base: MultiViewData
+    task: TaskSpec
+    episodes: Episodes
+
+    def prepare(self, text: str) -> tuple[Method, Prepared, EpisodeBatch]:
+        """Make a method as typed, let it learn from the base classes, and gather its task."""
+        method = make_method(text, self.grid)
+        prepared = method.prepare_base(self.base, self.task)
+        batch = scaled(method, self.novel, prepared).gather(self.episodes)
+        return method, prepared, batch
+
+
+def set_stage(
+    dataset: str, eta: float, wish: Wish, *, way: int | None = None, start: int = 0, count: int = 1
+) -> Stage:
+    """Draw the first tasks of class split 0, the same ones that the tables use.
+
+    Args:
+        dataset: known name or file.
+        eta: missing rate.
+        wish: device and folder of data files.
+        way: classes per task; the data set's usual number when None.
+        start: first task.
+        count: number of tasks.
+    """
+    usable = wish.device != "cpu" and torch.cuda.is_available()
+    grid = Grid(
+        datasets=(dataset,), methods=("proto",), etas=(eta,), way=way, splits=1, scaling="paper",
+        padding="paper", device="cuda" if usable else "cpu", data_dir=wish.data_dir,
+    )  # fmt: skip
+    (setting,) = settings(grid)
+    split = setting.source.split(0)
+    novel = setting.source.data[np.isin(setting.source.data.labels, split.novel)]  # type: ignore[arg-type]
+    classes = setting.base_classes(split)
+    base = setting.base.data[np.isin(setting.base.data.labels, classes)]  # type: ignore[arg-type]
+    task = TaskSpec(
+        way=setting.task.way, shot=setting.task.shot, queries=setting.task.queries, eta=eta
+    )
+    episodes = EpisodeSampler(novel, task, name=setting.source.name).draw(start, start + count)
+    return Stage(grid, novel, base, task, episodes)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Latent points of one task.
+
+    Attributes:
+        anchors: supports or anchors, [M, L].
+        anchor_labels: their classes, [M].
+        queries: [N, L].
+        query_labels: true classes, [N].
+        accuracy: of the method on this task, in percent.
+        kind: `"support"` or `"anchor"`.
+    """
+
+    anchors: Floats
+    anchor_labels: NDArray[np.int64]
+    queries: Floats
+    query_labels: NDArray[np.int64]
+    accuracy: float
+    kind: str
+
+    def own_nearest(self) -> float:
+        """Share of queries, in percent, whose nearest support or anchor is of their class.
+
+        Example:
+            >>> one = np.array([[0.0], [9.0]])
+            >>> Cloud(one, np.arange(2), one + 1, np.arange(2), 0.0, "support").own_nearest()
+            100.0
+        """
+        gaps = np.linalg.norm(self.queries[:, None] - self.anchors[None], axis=-1)
+        return 100 * float((self.anchor_labels[gaps.argmin(1)] == self.query_labels).mean())
+
+
+def latent_cloud(stage: Stage, text: str) -> Cloud:
+    """Embed the first task of a stage with a method.
+
+    A method without a latent space shows the padded views side by side; Marginal, which has none,
+    shows its components with missing ones at their conditional mean, whitened within classes.
+    """
+    method, prepared, batch = stage.prepare(text)
+    one = batch.tasks(slice(0, 1))
+    blind = one.without_query_labels()
+    with torch.no_grad():
+        scores = method.score_batch(blind, prepared)
+        if text.partition(":")[0] == "marginal" and type(method).embed is Method.embed:
+            anchors, queries = _completed(blind, prepared)
+            labels = one.support_labels
+        else:
+            latent = method.embed(method.padded(blind, prepared), prepared.state)
+            anchors, queries = latent.concatenated()
+            labels = latent.support_labels
+    truth = cast(Tensor, one.query_labels)[0].cpu().numpy()
+    hit = (scores.argmax(-1)[0].cpu().numpy() == truth).mean()
+    kind = "anchor" if anchors.shape[1] > one.n_support else "support"
+    return Cloud(
+        _plain(anchors[0]), labels[0].cpu().numpy(), _plain(queries[0]), truth, 100 * float(hit),
+        kind,
+    )  # fmt: skip
+
+
+def _completed(batch: EpisodeBatch, prepared: Prepared) -> tuple[Tensor, Tensor]:
+    from fewview.methods.marginal._model import filled_in
+
+    state: Any = prepared.state
+    root = torch.linalg.cholesky(state.model.within.double())
+    out = []
+    for views, mask in ((batch.support, batch.support_mask), (batch.query, batch.query_mask)):
+        rows = filled_in(state.model, state.projection.apply(views, mask), mask).double()
+        out.append(torch.linalg.solve_triangular(root, rows.transpose(1, 2), upper=False))
+    return out[0].transpose(1, 2), out[1].transpose(1, 2)
+
+
+def _plain(tensor: Tensor) -> Floats:
+    return tensor.double().cpu().numpy()
+
+
+def tsne(points: Floats) -> Floats:
+    """Map points to the plane by t-SNE, the same way every time.
+
+    Args:
+        points: [n, L].
+
+    Returns:
+        [n, 2].
+
+    Example:
+        >>> tsne(np.random.default_rng(0).normal(size=(12, 3))).shape
+        (12, 2)
+    """
+    from sklearn.manifold import TSNE
+
+    centred = points - points.mean(0)
+    if centred.shape[1] > 50:
+        # Distances among n points live in n dimensions at most; 50 of them are usual for t-SNE.
+        left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+        centred = left[:, :50] * sizes[:50]
+    spread = centred.std()
+    model = TSNE(
+        perplexity=min(30.0, (len(points) - 1) / 3), init="pca", random_state=0,
+        learning_rate="auto",
+    )  # fmt: skip
+    out: Floats = model.fit_transform(centred / (spread or 1.0)).astype(np.float64)
+    return out

@@ -1,0 +1,337 @@
+"""How sure are we? Error bars that respect class splits, paired comparisons, average ranks.
+
+Everything here is about arrays of numbers [splits, episodes] or [blocks, methods] and knows nothing
+of data sets, methods or stores. Tests and distributions come from scipy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fewview.ground._draws import combine, stream_key, uniform
+from fewview.ground._errors import FewviewError
+
+Float64Array = NDArray[np.float64]
+REPLICATES = 2000
+# Weights of more numbers than this are not kept but drawn again, block by block.
+_LARGEST_KEPT = 5_000_000
+
+
+def standard_error(values: ArrayLike) -> float:
+    """Standard error over episodes as the paper has it: population deviation over sqrt(n).
+
+    Args:
+        values: one number per episode, any shape.
+
+    Example:
+        >>> standard_error([1.0, 3.0, 1.0, 3.0])
+        0.5
+    """
+    array = np.asarray(values, dtype=np.float64)
+    return float(array.std(ddof=0) / np.sqrt(array.size))
+
+
+def split_interval(
+    values: ArrayLike, level: float = 0.95, replicates: int = REPLICATES, seed: int = 0
+) -> tuple[float, float]:
+    """Interval of the mean that respects class splits: bootstrap over splits, then episodes.
+
+    Splits are drawn with replacement, and in every drawn split its episodes. With one split only
+    the episodes are drawn, and the interval speaks of that split alone. The quantiles are those of
+    the expanded percentile interval (Hesterberg 2015, section 5.3), because plain percentiles are
+    too narrow for few splits: simulated with 10 splits that differ as much as those of our data
+    sets, they cover 92 %, these 95 %.
+
+    Args:
+        values: [splits, episodes].
+        level: coverage.
+        replicates: number of bootstrap samples.
+        seed: of the resampling; the answer is the same on every machine.
+
+    Example:
+        >>> low, high = split_interval([[1.0, 1.0], [3.0, 3.0]])
+        >>> low, high
+        (1.0, 3.0)
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or not array.size:
+        raise FewviewError(f"values must be [splits, episodes], not of shape {array.shape}")
+    low, high = split_intervals(array[None], level, replicates, seed)
+    return float(low[0]), float(high[0])
+
+
+def split_intervals(
+    values: Float64Array, level: float = 0.95, replicates: int = REPLICATES, seed: int = 0
+) -> tuple[Float64Array, Float64Array]:
+    """Compute `split_interval` for many results of the same shape at once.
+
+    A bootstrap mean is a weighted mean of the episodes, so one matrix of weights serves all.
+
+    Args:
+        values: [results, splits, episodes].
+        level: coverage.
+        replicates: number of bootstrap samples.
+        seed: of the resampling.
+
+    Returns:
+        Lower and upper ends, each [results].
+
+    Example:
+        >>> low, high = split_intervals(np.ones((3, 2, 4)))
+        >>> low.tolist()
+        [1.0, 1.0, 1.0]
+    """
+    n_results, n_splits, n_episodes = values.shape
+    # Centred, so that adding up weights leaves no rounding error where all values are equal.
+    centre = values.mean(axis=(1, 2), keepdims=True)
+    flat = (values - centre).reshape(n_results, -1)
+    if replicates * flat.shape[1] <= _LARGEST_KEPT:
+        means = flat @ _kept_weights(n_splits, n_episodes, replicates, seed).T
+    else:
+        step = max(1, _LARGEST_KEPT // flat.shape[1])
+        means = np.concatenate(
+            [
+                flat @ _weights(n_splits, n_episodes, first, min(first + step, replicates), seed).T
+                for first in range(0, replicates, step)
+            ],
+            axis=1,
+        )
+    tail = _expanded_tail(level, n_splits if n_splits > 1 else n_episodes)
+    low, high = np.quantile(means, [tail, 1.0 - tail], axis=1)
+    return low + centre[:, 0, 0], high + centre[:, 0, 0]
+
+
+def _expanded_tail(level: float, n: int) -> float:
+    """Quantile that makes percentiles of n things as wide as Student's interval of normal data."""
+    from scipy.special import ndtr, stdtrit
+
+    if n < 2:
+        return (1.0 - level) / 2.0
+    return float(ndtr(-np.sqrt(n / (n - 1)) * stdtrit(n - 1, (1.0 + level) / 2.0)))
+
+
+@lru_cache(maxsize=8)
+def _kept_weights(n_splits: int, n_episodes: int, replicates: int, seed: int) -> Float64Array:
+    return _weights(n_splits, n_episodes, 0, replicates, seed)
+
+
+def _weights(n_splits: int, n_episodes: int, first: int, last: int, seed: int) -> Float64Array:
+    """Weights of all episodes in bootstrap samples first..last-1: [last - first, S * E]."""
+    streams = np.arange(first, last, dtype=np.uint64)
+    key = stream_key("bootstrap", n_splits, n_episodes, seed)
+    drawn = uniform(combine(streams, key), (n_splits, n_episodes + 1))
+    split = np.minimum((drawn[..., 0] * n_splits).astype(np.int64), n_splits - 1)
+    episode = np.minimum((drawn[..., 1:] * n_episodes).astype(np.int64), n_episodes - 1)
+    size = n_splits * n_episodes
+    place = np.arange(last - first)[:, None, None] * size + split[..., None] * n_episodes + episode
+    counts = np.bincount(place.ravel(), minlength=(last - first) * size)
+    return counts.reshape(last - first, size) / size
+
+
+def holm(p_values: ArrayLike) -> Float64Array:
+    """Adjust p-values for many tests by Holm's step-down method.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03]).tolist()
+        [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    factors = np.arange(p.size, 0, -1)
+    adjusted = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
+    out = np.empty_like(p)
+    out[order] = adjusted
+    return out
+
+
+@dataclass(frozen=True)
+class PairedComparison:
+    """One method against another on the same episodes, class split by class split.
+
+    Attributes:
+        one: name of the first method.
+        two: name of the second method.
+        difference: mean over splits of (one - two).
+        low: lower end of the 95 % t interval of the difference; NaN with one split.
+        high: upper end.
+        wins: number of splits where `one` is better.
+        losses: number of splits where `two` is better.
+        n_splits: number of splits.
+        p_t: of the paired t test on split means; NaN with one split.
+        p_wilcoxon: of the Wilcoxon signed-rank test on split means; NaN with one split.
+        p_t_holm: `p_t`, corrected for all pairs that were compared.
+        p_wilcoxon_holm: `p_wilcoxon`, corrected likewise.
+    """
+
+    one: str
+    two: str
+    difference: float
+    low: float
+    high: float
+    wins: int
+    losses: int
+    n_splits: int
+    p_t: float
+    p_wilcoxon: float
+    p_t_holm: float
+    p_wilcoxon_holm: float
+
+
+def compare_paired(
+    means: ArrayLike, names: Sequence[str], wilcoxon: bool = True
+) -> list[PairedComparison]:
+    """Compare every pair of methods by their means on the same class splits.
+
+    Args:
+        means: [methods, splits], mean accuracy of every method on every split.
+        names: of the methods.
+        wilcoxon: do Wilcoxon's test too, which takes a millisecond per pair; NaN without.
+
+    Returns:
+        One comparison per pair, in the order of `names`; Holm's correction is over all of them.
+
+    Example:
+        >>> pairs = compare_paired([[3.0, 4.0, 6.0], [1.0, 3.0, 3.0]], ["a", "b"])
+        >>> pairs[0].difference, pairs[0].wins, round(pairs[0].p_t, 4)
+        (2.0, 3, 0.0742)
+    """
+    array = np.asarray(means, dtype=np.float64)
+    if array.ndim != 2 or array.shape[0] != len(names):
+        raise FewviewError("means must be [methods, splits], one row per name")
+    pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
+    if not pairs:
+        return []
+    differences = np.stack([array[i] - array[j] for i, j in pairs])
+    n_splits = array.shape[1]
+    p_t, p_w, half = (np.full(len(pairs), np.nan) for _ in range(3))
+    if n_splits > 1:
+        p_t, half = _paired_t(differences)
+        if wilcoxon:
+            p_w = np.array([_wilcoxon(row) for row in differences])
+    p_t_holm, p_w_holm = (p if np.isnan(p).any() else holm(p) for p in (p_t, p_w))
+    centre = differences.mean(axis=1)
+    return [
+        PairedComparison(
+            one=names[i],
+            two=names[j],
+            difference=float(centre[k]),
+            low=float(centre[k] - half[k]),
+            high=float(centre[k] + half[k]),
+            wins=int((differences[k] > 0).sum()),
+            losses=int((differences[k] < 0).sum()),
+            n_splits=n_splits,
+            p_t=float(p_t[k]),
+            p_wilcoxon=float(p_w[k]),
+            p_t_holm=float(p_t_holm[k]),
+            p_wilcoxon_holm=float(p_w_holm[k]),
+        )
+        for k, (i, j) in enumerate(pairs)
+    ]
+
+
+def _paired_t(differences: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Two-sided p-values and half widths of 95 % intervals, [pairs]."""
+    from scipy.special import stdtr, stdtrit
+
+    n = differences.shape[1]
+    centre = differences.mean(axis=1)
+    error = differences.std(axis=1, ddof=1) / np.sqrt(n)
+    # Equal results on all splits are no evidence of anything; a constant difference is certain.
+    safe = np.where(error > 0, error, 1.0)
+    statistic = np.where(error > 0, centre / safe, np.where(centre == 0, 0.0, np.inf))
+    return 2.0 * stdtr(n - 1, -np.abs(statistic)), stdtrit(n - 1, 0.975) * error
+
+
+def _wilcoxon(differences: Float64Array) -> float:
+    from scipy.stats import wilcoxon
+
+    if not differences.any():
+        return 1.0
+    return float(wilcoxon(differences).pvalue)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Average ranks of methods, rank 1 being best (Demsar 2006).
+
+    Attributes:
+        names: methods, best first.
+        ranks: their average ranks.
+        critical_difference: average ranks that differ by less are not told apart by Nemenyi's
+            test at `alpha`.
+        p_friedman: of the hypothesis that all methods are alike; NaN where it cannot be tested.
+        n_blocks: number of blocks ranked.
+        alpha: level of the test.
+    """
+
+    names: tuple[str, ...]
+    ranks: tuple[float, ...]
+    critical_difference: float
+    p_friedman: float
+    n_blocks: int
+    alpha: float
+
+    def cliques(self) -> list[tuple[int, int]]:
+        """Longest runs of methods (first, last) that are not told apart, for the diagram."""
+        runs: list[tuple[int, int]] = []
+        for first, rank in enumerate(self.ranks):
+            near = [k for k, r in enumerate(self.ranks) if r - rank <= self.critical_difference]
+            last = max(near)
+            if last > first and (not runs or last > runs[-1][1]):
+                runs.append((first, last))
+        return runs
+
+
+def average_ranks(scores: ArrayLike, names: Sequence[str], alpha: float = 0.05) -> Ranking:
+    """Rank methods in every block and average; ties share their ranks.
+
+    Args:
+        scores: [blocks, methods], higher is better. A block is what is taken to be independent:
+            data sets, or the class splits of one data set.
+        names: of the methods.
+        alpha: level of Nemenyi's test.
+
+    Example:
+        >>> ranking = average_ranks([[3, 2, 1], [3, 1, 2], [3, 2, 1]], ["a", "b", "c"])
+        >>> ranking.names, [round(rank, 2) for rank in ranking.ranks]
+        (('a', 'b', 'c'), [1.0, 2.33, 2.67])
+    """
+    from scipy.stats import friedmanchisquare, rankdata
+
+    array = np.asarray(scores, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != len(names) or not array.size:
+        raise FewviewError("scores must be [blocks, methods], one column per name")
+    ranks = rankdata(-array, axis=1).mean(axis=0)
+    order = np.argsort(ranks, kind="stable")
+    n_blocks, n_methods = array.shape
+    p = float("nan")
+    if n_methods > 2 and n_blocks > 1 and not (array == array[:, :1]).all():
+        p = float(friedmanchisquare(*array.T).pvalue)
+    return Ranking(
+        names=tuple(names[k] for k in order),
+        ranks=tuple(float(ranks[k]) for k in order),
+        critical_difference=critical_difference(n_methods, n_blocks, alpha),
+        p_friedman=p,
+        n_blocks=n_blocks,
+        alpha=alpha,
+    )
+
+
+def critical_difference(n_methods: int, n_blocks: int, alpha: float = 0.05) -> float:
+    """Nemenyi's critical difference of average ranks.
+
+    Example:
+        >>> round(critical_difference(5, 30), 3)  # q = 2.728, Demsar (2006), table 5
+        1.114
+    """
+    from scipy.stats import studentized_range
+
+    if n_methods < 2:
+        return 0.0
+    q = studentized_range.ppf(1.0 - alpha, n_methods, np.inf) / np.sqrt(2.0)
+    return float(q * np.sqrt(n_methods * (n_methods + 1) / (6.0 * n_blocks)))

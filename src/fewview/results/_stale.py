@@ -1,0 +1,51 @@
+"""Is a stored result still what the code would compute? Versions of cells against the present code.
+
+A method or the sampler raises its version when its results change; cells of older versions are
+stale. They are shown as such and computed again, never deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from fewview.ground._errors import FewviewError
+from fewview.results._cells import Cell, Result
+
+CURRENT, STALE, UNKNOWN = "current", "stale", "unknown"
+
+
+def status(cell: Cell) -> str:
+    """Say whether a cell is `"current"`, `"stale"`, or of an `"unknown"` method.
+
+    Example:
+        >>> from fewview.results._cells import example_cell
+        >>> status(example_cell()), status(example_cell(sampler_version=0))
+        ('current', 'stale')
+        >>> status(example_cell(method="no-such-method"))
+        'unknown'
+    """
+    from fewview.episodes._sampler import SAMPLER_VERSION
+
+    version = _present_version(cell.method, cell.method_class)
+    if version is None:
+        return UNKNOWN
+    same = version == cell.method_version and cell.sampler_version == SAMPLER_VERSION
+    return CURRENT if same else STALE
+
+
+@lru_cache(maxsize=1024)
+def _present_version(text: str, method_class: str) -> str | None:
+    from fewview.engine._registry import create
+    from fewview.evaluate._grid import version_key
+
+    try:
+        method = create(text)
+    except (FewviewError, TypeError):
+        return None
+    return version_key(method) if type(method).__name__ == method_class else None
+
+
+def statuses(results: Iterable[Result]) -> dict[str, str]:
+    """Map content hashes to the status of their cells."""
+    return {result.cell.hash: status(result.cell) for result in results}

@@ -1,0 +1,456 @@
+"""Where results live: one SQLite file, one writer, one transaction per finished cell.
+
+Whoever writes holds a lock beside the file; a second writer waits for it. Readers need no lock. A
+process that is killed loses the cells in flight and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fewview.ground._errors import FewviewError
+from fewview.results._cells import Cell, Result
+from fewview.results._metrics import PER_EPISODE, EpisodeMetrics
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x66657776  # "fewv", so that a foreign SQLite file is recognised
+NO_STORE = "none"
+MEMORY = ":memory:"
+_LISTS = ("base_classes", "novel")
+_CELL_COLUMNS = tuple(item.name for item in fields(Cell))
+_EXTRA_COLUMNS = ("seconds", "seconds_base", "chosen", "created", "host", "versions")
+_MEANS = (*PER_EPISODE, "ece")
+_KINDS = {"str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
+_OPERATORS = ("!=", "<=", ">=", "=", "<", ">", "~")
+# File systems of the machine itself, where the shared memory of a write-ahead log works.
+_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "zfs", "f2fs", "overlay", "ramfs")
+
+Columns = tuple[str, ...]
+# Not accuracy: choosing class splits by their outcome would make the means lie.
+FILTERS: Columns = (
+    "dataset", "base", "split", "way", "shot", "queries", "query_counts", "missing", "eta",
+    "method", "method_class", "method_version", "sampler_version", "scaling", "padding", "seed",
+    "dtype", "device", "tune", "host", "created", "parameters", "hash",
+)  # fmt: skip
+
+
+def default_path() -> Path:
+    """Where results go when nobody says: `$FEWVIEW_STORE`, else the user's cache folder.
+
+    Example:
+        >>> default_path().suffix
+        '.sqlite'
+    """
+    from fewview.datasets._catalogue import cache_folder
+
+    given = os.environ.get("FEWVIEW_STORE")
+    return Path(given).expanduser() if given else cache_folder(sys.platform) / "results.sqlite"
+
+
+class Store:
+    """Results by content hash of their cells.
+
+    Args:
+        path: the file; `":memory:"` keeps results for the life of this object only.
+        write: whether to write; a writer creates the file and holds its lock until `close`.
+        wait: seconds to wait for another writer; None waits as long as it takes, 0 not at all.
+        on_wait: called once with a message when waiting begins.
+
+    Example:
+        >>> from fewview.results._cells import example_cell
+        >>> from fewview.results._metrics import measure
+        >>> metrics = measure(np.zeros((40, 6, 3)), np.zeros((40, 6), dtype=np.int64))
+        >>> with Store() as store:
+        ...     store.add(Result(cell=example_cell(), metrics=metrics, seconds=1, seconds_base=2))
+        ...     [result.cell.method for result in store.select(["eta<=0.3"])]
+        ['proto']
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = MEMORY,
+        *,
+        write: bool = True,
+        wait: float | None = None,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        self.path = str(path)
+        self._lock: IO[str] | None = None
+        self._connection: sqlite3.Connection | None = None
+        if self.path == MEMORY:
+            self._connection = sqlite3.connect(MEMORY)
+            _create(self._connection)
+            return
+        file = Path(self.path)
+        try:
+            if write:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                self._lock = _acquire(file, wait, on_wait)
+                self._connection = _connect_writer(file)
+            else:
+                self._connection = _connect_reader(file)
+        except sqlite3.Error as error:
+            self.close()
+            raise FewviewError(f"{file}: not a fewview result store ({error})") from None
+        except OSError as error:
+            self.close()
+            raise FewviewError(f"{file}: cannot open the store ({error.strerror})") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and let the next writer in."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._lock is not None:
+            self._lock.close()  # closing releases the lock; the file stays, removing it would race
+            self._lock = None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The open connection."""
+        if self._connection is None:
+            raise FewviewError(f"{self.path}: the store is closed")
+        return self._connection
+
+    # ------------------------------------------------------------------ writing
+
+    def add(self, result: Result) -> None:
+        """Write one finished cell, in one transaction; the same cell again replaces itself."""
+        cell, metrics = result.cell, result.metrics
+        row: dict[str, Any] = {name: getattr(cell, name) for name in _CELL_COLUMNS}
+        row |= {name: json.dumps(row[name]) for name in _LISTS}
+        row |= {name: getattr(result, name) for name in _EXTRA_COLUMNS}
+        row |= {name: float(getattr(metrics, name).mean()) for name in PER_EPISODE}
+        row |= {"hash": cell.hash, "identity": cell.identity, "ece": metrics.ece}
+        blobs: dict[str, Any] = {name: _pack(getattr(metrics, name)) for name in PER_EPISODE}
+        blobs |= {"hash": cell.hash, "bins": _pack(metrics.bins)}
+        with self._transaction() as connection:
+            connection.execute(_insert("cells", row), row)
+            connection.execute(_insert("episodes", blobs), blobs)
+
+    def add_choice(self, key: str, choice: dict[str, Any]) -> None:
+        """Remember what was chosen on base classes (plain values)."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO choices (key, choice) VALUES (?, ?)",
+                (key, json.dumps(choice)),
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self.connection as connection:
+                yield connection
+        except sqlite3.OperationalError as error:
+            raise FewviewError(
+                f"{self.path}: cannot write the result ({error}); what was written before is safe"
+            ) from None
+
+    # ------------------------------------------------------------------ reading
+
+    def __len__(self) -> int:
+        return int(self.connection.execute("SELECT count(*) FROM cells").fetchone()[0])
+
+    def all_choices(self) -> dict[str, dict[str, Any]]:
+        """Return everything that was chosen on base classes before, by key."""
+        rows = self.connection.execute("SELECT key, choice FROM choices")
+        return {key: json.loads(choice) for key, choice in rows}
+
+    def present(self, hashes: Iterable[str]) -> set[str]:
+        """Say which of these cells are in the store.
+
+        Example:
+            >>> Store().present(["0" * 64])
+            set()
+        """
+        return self._matching("hash", hashes)
+
+    def known_identities(self, identities: Iterable[str]) -> set[str]:
+        """Say which of these cells are in the store in any version."""
+        return self._matching("identity", identities)
+
+    def _matching(self, column: str, values: Iterable[str]) -> set[str]:
+        wanted = list(values)
+        found: set[str] = set()
+        for start in range(0, len(wanted), 500):  # SQLite limits the number of parameters
+            part = wanted[start : start + 500]
+            marks = ",".join("?" * len(part))
+            query = f"SELECT {column} FROM cells WHERE {column} IN ({marks})"
+            found.update(row[0] for row in self.connection.execute(query, part))
+        return found
+
+    def get(self, hashes: Sequence[str]) -> dict[str, Result]:
+        """Return the results of these cells, by hash; absent ones are left out."""
+        out: dict[str, Result] = {}
+        for start in range(0, len(hashes), 500):
+            part = list(hashes[start : start + 500])
+            clause = f"cells.hash IN ({','.join('?' * len(part))})"
+            out.update((result.cell.hash, result) for result in self._read(clause, part))
+        return out
+
+    def select(self, where: Sequence[str] = ()) -> list[Result]:
+        """Return results that meet all conditions, in the order they were written.
+
+        Args:
+            where: conditions such as `"dataset=digits"`, `"eta<=0.3"`, `"method~ugda"` (contains),
+                `"method=proto|ugda"` (one of).
+
+        Example:
+            >>> Store().select(["method=proto", "eta<=0.3"])
+            []
+            >>> Store().select(["colour=red"])
+            Traceback (most recent call last):
+            ...
+            fewview.FewviewError: condition 'colour=red': no column 'colour'; ...
+        """
+        clauses, values = [], []
+        for condition in where:
+            clause, parameters = parse_condition(condition)
+            clauses.append(clause)
+            values += parameters
+        return list(self._read(" AND ".join(clauses) or "1", values))
+
+    def _read(self, clause: str, values: Sequence[Any]) -> Iterator[Result]:
+        columns = [f"cells.{name}" for name in (*_CELL_COLUMNS, *_EXTRA_COLUMNS, "hash")]
+        blobs = [f"episodes.{name}" for name in (*PER_EPISODE, "bins")]
+        query = (
+            f"SELECT {', '.join(columns + blobs)} FROM cells JOIN episodes USING (hash) "
+            f"WHERE {clause} ORDER BY cells.rowid"
+        )
+        n_cell, n_extra = len(_CELL_COLUMNS), len(_EXTRA_COLUMNS)
+        for row in self.connection.execute(query, values):
+            named = dict(zip(_CELL_COLUMNS, row, strict=False))
+            named |= {name: tuple(json.loads(named[name])) for name in _LISTS}
+            named["fixed"] = bool(named["fixed"])
+            cell = Cell(**named)
+            cell.__dict__["hash"] = row[n_cell + n_extra]  # fills the cached property
+            extra = dict(zip(_EXTRA_COLUMNS, row[n_cell:], strict=False))
+            arrays = [np.frombuffer(blob, dtype="<f8") for blob in row[n_cell + n_extra + 1 :]]
+            per_episode = dict(zip(PER_EPISODE, arrays, strict=False))
+            metrics = EpisodeMetrics(**per_episode, bins=arrays[-1].reshape(3, -1))
+            yield Result(cell=cell, metrics=metrics, **extra)
+
+
+def parse_condition(text: str) -> tuple[str, list[Any]]:
+    """Turn `column operator value` into SQL with parameters.
+
+    Example:
+        >>> parse_condition("eta<=0.3")
+        ('cells.eta <= ?', [0.3])
+        >>> parse_condition("method=proto|ugda")
+        ('cells.method IN (?,?)', ['proto', 'ugda'])
+    """
+    places = [(text.find(sign), -len(sign), sign) for sign in _OPERATORS if sign in text]
+    if not places:
+        raise FewviewError(
+            f"condition {text!r}: write column, operator, value, for instance eta<=0.3 "
+            f"(operators {' '.join(_OPERATORS)})"
+        )
+    operator = min(places)[2]
+    column, _, value = text.partition(operator)
+    column, value = column.strip(), value.strip()
+    if column not in FILTERS:
+        raise FewviewError(
+            f"condition {text!r}: no column {column!r}; there are {', '.join(FILTERS)}"
+        )
+    place = f"cells.{column}"
+    if operator == "~":
+        return f"instr({place}, ?) > 0", [value]
+    if operator in ("=", "!=") and "|" in value and column != "tune":
+        options = [_value(part.strip()) for part in value.split("|")]
+        negation = "NOT " if operator == "!=" else ""
+        return f"{place} {negation}IN ({','.join('?' * len(options))})", options
+    return f"{place} {operator} ?", [_value(value)]
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _pack(array: Any) -> bytes:
+    return np.ascontiguousarray(array, dtype="<f8").tobytes()
+
+
+def _insert(table: str, row: dict[str, Any]) -> str:
+    marks = ", ".join(f":{name}" for name in row)
+    return f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})"
+
+
+# ---------------------------------------------------------------------- opening the file
+
+
+def _connect_writer(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=60)
+    try:
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if not empty:
+            _check_schema(connection, file)
+        mode = "WAL" if on_local_disk(file) else "DELETE"
+        connection.execute(f"PRAGMA journal_mode={mode}")
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'WAL' else 'FULL'}")
+        if empty:
+            _create(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_reader(file: Path) -> sqlite3.Connection:
+    if not file.is_file():
+        raise FewviewError(f"{file}: no such result store; 'fewview bench' writes one")
+    last: sqlite3.Error | None = None
+    # Where the folder cannot be written, the log cannot be shared: take the file as it is.
+    for options in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(f"{file.resolve().as_uri()}?{options}", uri=True, timeout=60)
+        try:
+            _check_schema(connection, file)
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            last = error
+        except BaseException:
+            connection.close()
+            raise
+    assert last is not None
+    raise last
+
+
+def _check_schema(connection: sqlite3.Connection, file: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != APPLICATION_ID:
+        raise FewviewError(f"{file}: not a fewview result store; choose another file for --store")
+    if version != SCHEMA_VERSION:
+        raise FewviewError(
+            f"{file}: a store of schema {version}, this fewview knows {SCHEMA_VERSION}; "
+            "use the fewview that wrote it, or another file for --store"
+        )
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    kinds = {item.name: _KINDS.get(str(item.type), "TEXT") for item in fields(Cell)}
+    cells = [f"{name} {kinds[name]} NOT NULL" for name in _CELL_COLUMNS]
+    extra = [
+        f"{name} {'REAL' if name.startswith('seconds') else 'TEXT'} NOT NULL"
+        for name in _EXTRA_COLUMNS
+    ]
+    means = [f"{name} REAL NOT NULL" for name in _MEANS]
+    blobs = [f"{name} BLOB NOT NULL" for name in (*PER_EPISODE, "bins")]
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in (
+            f"CREATE TABLE cells (hash TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, "
+            f"{', '.join(cells + extra + means)})",
+            f"CREATE TABLE episodes (hash TEXT NOT NULL UNIQUE, {', '.join(blobs)})",
+            "CREATE TABLE choices (key TEXT NOT NULL UNIQUE, choice TEXT NOT NULL)",
+            "CREATE INDEX cells_identity ON cells (identity)",
+            "CREATE INDEX cells_place ON cells (dataset, method, eta)",
+            f"PRAGMA application_id = {APPLICATION_ID}",
+            f"PRAGMA user_version = {SCHEMA_VERSION}",
+        ):
+            connection.execute(statement)
+
+
+def on_local_disk(file: Path, mounts: str | None = None) -> bool:
+    """Say whether a file is certainly on a disk of this machine; if in doubt, it is not.
+
+    Args:
+        file: may not exist yet.
+        mounts: the table of mounts, for tests; the system's when None.
+
+    Example:
+        >>> on_local_disk(Path("/data/a.sqlite"), "server:/x /data nfs4 rw 0 0")
+        False
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+    place = str(file.resolve())
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        parts = line.split()
+        if len(parts) < 3:
+            continue
+        point = parts[1].replace("\\040", " ")
+        inside = place == point or place.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, parts[2]
+    return kind in _LOCAL
+
+
+# ---------------------------------------------------------------------- one writer at a time
+
+
+def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> IO[str]:
+    """Take the lock `<file>.lock`, which the operating system frees when a process ends."""
+    path = file.with_name(file.name + ".lock")
+    handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - kept open as long as the lock
+    deadline = None if wait is None else time.monotonic() + wait
+    told = False
+    try:
+        while not _try_lock(handle):
+            handle.seek(0)
+            holder = handle.read().strip() or "another process"
+            if deadline is not None and time.monotonic() >= deadline:
+                raise FewviewError(
+                    f"{file}: in use by {holder}; wait for it to end, or choose another --store"
+                )
+            if not told and on_wait is not None:
+                on_wait(f"{file}: in use by {holder}; waiting until it is free")
+                told = True
+            time.sleep(0.2)
+        handle.seek(0)
+        handle.truncate()
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        handle.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
+        handle.flush()
+    except BaseException:
+        handle.close()
+        raise
+    return handle
+
+
+def _try_lock(handle: IO[str]) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            handle.seek(1 << 20)  # beyond the text, so that others can read who holds the lock
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

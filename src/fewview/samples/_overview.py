@@ -1,0 +1,335 @@
+"""Looking at samples before using them: how large, how many classes, which views are missing where.
+
+`summarise` counts once; the `Summary` it returns prints itself as text, as HTML for notebooks and
+as a picture of the combinations of views that occur. matplotlib is imported only to draw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from fewview.samples._data import MultiViewData
+
+MAX_PATTERNS = 20
+TEXT_PATTERNS = 10
+
+# Blue of the palette of Okabe and Ito, made for all kinds of colour vision; presence is also
+# shown by filled against hollow marks, so that no colour is needed to read the picture.
+PRESENT = "#0072B2"
+ABSENT = "#999999"
+
+
+@dataclass(frozen=True)
+class ViewSummary:
+    """One line of the table of views; `minimum` and `maximum` are NaN where no sample has it."""
+
+    name: str
+    width: int
+    present: int
+    missing_rate: float
+    minimum: float
+    maximum: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a `MultiViewData` holds, in numbers.
+
+    Args:
+        name: what the data are called, if anything.
+        n_samples: number of samples.
+        views: one entry per view.
+        n_classes: number of different labels.
+        smallest_class: samples of the class with fewest, 0 without labels.
+        largest_class: samples of the class with most, 0 without labels.
+        unlabelled: samples without a label.
+        missing_rate: share of missing (sample, view) cells.
+        patterns: which views a sample has, and how many samples have just these; most first.
+        n_complete: samples that have every view.
+    """
+
+    name: str | None
+    n_samples: int
+    views: tuple[ViewSummary, ...]
+    n_classes: int
+    smallest_class: int
+    largest_class: int
+    unlabelled: int
+    missing_rate: float
+    patterns: tuple[tuple[tuple[bool, ...], int], ...]
+    n_complete: int
+
+    @property
+    def frequencies(self) -> tuple[float, ...]:
+        """Share of samples with each of `patterns`."""
+        return tuple(count / self.n_samples for _, count in self.patterns)
+
+    @property
+    def headline(self) -> str:
+        """The most important numbers in one line."""
+        parts = [self._title, _count(len(self.views), "view")]
+        if self.n_classes:
+            sizes = f"{self.smallest_class} to {self.largest_class}"
+            if self.smallest_class == self.largest_class:
+                sizes = str(self.largest_class)
+            parts.append(f"{_count(self.n_classes, 'class', 'classes')} of {sizes}")
+            if self.unlabelled:
+                parts.append(f"{self.unlabelled} unlabelled")
+        else:
+            parts.append("no labels")
+        parts.append(f"{_percent(self.missing_rate)} of views missing")
+        parts.append(f"{self.n_complete} complete")
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        head = ["view", "width", "present", "missing", "min", "max"]
+        rows = [_cells(view) for view in self.views]
+        lines = [_printable(self.headline), "", *_aligned([head, *rows], left=1)]
+        if self.patterns:
+            names = [view.name for view in self.views]
+            body = [
+                [str(count), _percent(share), *("x" if has else "-" for has in pattern)]
+                for (pattern, count), share in self._shown(TEXT_PATTERNS)
+            ]
+            lines += ["", *_aligned([["samples", "share", *names], *body])]
+            if self._rest(TEXT_PATTERNS):
+                lines.append(self._rest_text(TEXT_PATTERNS))
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """Write the summary as HTML that needs nothing else and suits light and dark pages.
+
+        Example:
+            >>> data = MultiViewData({"<b>": [[1.0]]})
+            >>> "&lt;b&gt;" in data.summary().to_html()
+            True
+        """
+        views = _html_table(
+            "Views",
+            ["view", "width", "present", "missing", "min", "max"],
+            [[escape(_printable(cell)) for cell in _cells(view)] for view in self.views],
+        )
+        present = '<span role="img" aria-label="present">&#9679;</span>'
+        absent = '<span role="img" aria-label="missing">&#9675;</span>'
+        patterns = _html_table(
+            "Which views samples have",
+            ["samples", "share", *(_printable(view.name) for view in self.views)],
+            [
+                [str(count), _percent(share), *(present if has else absent for has in pattern)]
+                for (pattern, count), share in self._shown(TEXT_PATTERNS)
+            ],
+            row_heads=False,
+        )
+        rest = self._rest_text(TEXT_PATTERNS) if self._rest(TEXT_PATTERNS) else ""
+        return (
+            '<div style="font-size:0.9em;line-height:1.4">'
+            f"<p><strong>MultiViewData</strong>: {escape(_printable(self.headline))}</p>"
+            f"{views}{patterns if self.patterns else ''}"
+            + (f"<p>{escape(rest)}</p>" if rest else "")
+            + "</div>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw which combinations of views occur (dots below) and how often (bars above).
+
+        Args:
+            ax: matplotlib axes to draw in. Without it a new figure is made, independent of pyplot;
+                `ax.figure.savefig(...)` writes it.
+
+        Returns:
+            The axes.
+
+        Example:
+            >>> data = MultiViewData({"a": [[1.0], [2.0]], "b": [[1.0], [float("nan")]]})
+            >>> ax = data.summary().plot()
+            >>> [int(bar.get_height()) for bar in ax.patches]
+            [1, 1]
+        """
+        from matplotlib.ticker import MaxNLocator
+
+        shown = self.patterns[:MAX_PATTERNS]
+        rest, n_rest = self._rest(MAX_PATTERNS), len(self.patterns) - len(shown)
+        n_bars, n_views = len(shown) + bool(rest), len(self.views)
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            size = (max(4.5, 2.0 + 0.4 * n_bars), 2.8 + 0.28 * n_views)
+            ax = Figure(figsize=size, layout="constrained").add_subplot()
+        places = np.arange(len(shown))
+        highest = max([1, rest, *(count for _, count in shown)])
+        bars = [ax.bar(places, [count for _, count in shown], width=0.6, color=PRESENT)]
+        if rest:
+            bars.append(
+                ax.bar([len(shown)], [rest], width=0.6, fill=False, edgecolor=ABSENT, hatch="///")
+            )
+        for group in bars:
+            ax.bar_label(group, fmt="{:,.0f}", fontsize="small", padding=1)
+
+        # The dots share the axes with the bars, below zero, so that the picture fits wherever axes
+        # fit. One line of dots is as high as 14 % of the highest bar, 0.28 inch in our own figure.
+        step = 0.14 * highest
+        lines = -step * (np.arange(n_views) + 0.75)
+        for place, (pattern, _) in zip(places, shown, strict=True):
+            has = np.array(pattern, dtype=bool)
+            at = np.full(n_views, place)
+            ax.plot(at[~has], lines[~has], "o", markersize=6, mfc="none", mec=ABSENT)
+            ax.plot(at[has], lines[has], "-o", markersize=6, color=PRESENT, linewidth=1.5)
+        if rest:
+            text = f"{n_rest} others"
+            ax.text(len(shown), lines[0] + step / 4, text, rotation=90, ha="center", va="top")
+        ticks = [t for t in MaxNLocator(4, integer=True).tick_values(0, highest) if t <= highest]
+        names = [_plain_text(view.name) for view in self.views]
+        ax.set_yticks([*ticks, *lines], [*(f"{tick:,.0f}" for tick in ticks), *names])
+        for tick in ax.yaxis.get_major_ticks()[len(ticks) :]:
+            tick.tick1line.set_visible(False)
+        ax.set_ylim(lines[-1] - 0.6 * step, 1.12 * highest)
+        ax.set_xlim(-0.6, max(n_bars, 1) - 0.4)
+        ax.set_xticks([])
+        ax.set_xlabel("combinations of views (filled: present)")
+        ax.set_ylabel("samples", loc="top")
+        ax.set_title(_plain_text(self._title), loc="left", fontsize="medium")
+        ax.axhline(0, color="black", linewidth=0.8)
+        ax.spines[["top", "right", "bottom"]].set_visible(False)
+        ax.spines["left"].set_bounds(0, highest)
+        return ax
+
+    @property
+    def _title(self) -> str:
+        return _count(self.n_samples, "sample") + (f" ({self.name})" if self.name else "")
+
+    def _shown(self, limit: int) -> list[tuple[tuple[tuple[bool, ...], int], float]]:
+        return list(zip(self.patterns[:limit], self.frequencies[:limit], strict=True))
+
+    def _rest(self, limit: int) -> int:
+        return sum(count for _, count in self.patterns[limit:])
+
+    def _rest_text(self, limit: int) -> str:
+        n_rest = len(self.patterns) - limit
+        return f"and {_count(n_rest, 'other combination')} in {_count(self._rest(limit), 'sample')}"
+
+
+def summarise(data: MultiViewData) -> Summary:
+    """Count samples, views, classes and combinations of views.
+
+    Example:
+        >>> nan = float("nan")
+        >>> data = MultiViewData(
+        ...     {"image": [[1.0, 2.0], [nan, nan], [3.0, 4.0]], "text": [[5.0], [6.0], [7.0]]},
+        ...     labels=["cat", "dog", None],
+        ... )
+        >>> print(summarise(data))
+        3 samples, 2 views, 2 classes of 1, 1 unlabelled, 16.7% of views missing, 2 complete
+        <BLANKLINE>
+        view   width  present  missing  min  max
+        image      2        2    33.3%    1    4
+        text       1        3     0.0%    5    7
+        <BLANKLINE>
+        samples  share  image  text
+              2  66.7%      x     x
+              1  33.3%      -     x
+    """
+    views = []
+    for index, (name, block) in enumerate(data.views.items()):
+        rows = block[data.mask[:, index]]
+        views.append(
+            ViewSummary(
+                name=name,
+                width=int(block.shape[1]),
+                present=len(rows),
+                missing_rate=1.0 - len(rows) / len(data) if len(data) else 0.0,
+                minimum=float(rows.min()) if len(rows) else math.nan,
+                maximum=float(rows.max()) if len(rows) else math.nan,
+            )
+        )
+    codes = data.codes
+    sizes = np.bincount(codes[codes >= 0], minlength=len(data.classes))
+    kinds, counts = np.unique(data.mask, axis=0, return_counts=True)
+    patterns = [
+        (tuple(bool(has) for has in kind), int(count))
+        for kind, count in zip(kinds, counts, strict=True)
+    ]
+    # Ties: more views first, then earlier views first, so that the order is always the same.
+    patterns.sort(key=lambda item: (-item[1], -sum(item[0]), [not has for has in item[0]]))
+    return Summary(
+        name=data.name,
+        n_samples=len(data),
+        views=tuple(views),
+        n_classes=len(data.classes),
+        smallest_class=int(sizes.min()) if len(sizes) else 0,
+        largest_class=int(sizes.max()) if len(sizes) else 0,
+        unlabelled=int((codes < 0).sum()),
+        missing_rate=data.missing_rate,
+        patterns=tuple(patterns),
+        n_complete=int(data.mask.all(axis=1).sum()),
+    )
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def _cells(view: ViewSummary) -> list[str]:
+    ends = ["-" if math.isnan(end) else f"{end:.4g}" for end in (view.minimum, view.maximum)]
+    return [view.name, str(view.width), str(view.present), _percent(view.missing_rate), *ends]
+
+
+def _printable(text: str) -> str:
+    """Show line breaks and other signs that would upset a table as escapes."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def _plain_text(text: str) -> str:
+    """Keep matplotlib from reading dollar signs as mathematics."""
+    return _printable(text).replace("$", r"\$")
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
+    """Align columns, the first `left` of them to the left, the others to the right."""
+    cells = [[_printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _html_table(
+    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, row_heads: bool = True
+) -> str:
+    """Write a table; `rows` are HTML already, `caption` and `head` are text."""
+    style = "padding:0.15em 0.7em;border-bottom:1px solid rgba(128,128,128,0.4);text-align:"
+    heads = "".join(
+        f'<th scope="col" style="{style}{"left" if row_heads and not i else "right"}">'
+        f"{escape(text)}</th>"
+        for i, text in enumerate(head)
+    )
+    body = ""
+    for row in rows:
+        body += "<tr>"
+        for index, cell in enumerate(row):
+            if row_heads and index == 0:
+                body += f'<th scope="row" style="{style}left;font-weight:normal">{cell}</th>'
+            else:
+                body += f'<td style="{style}right">{cell}</td>'
+        body += "</tr>"
+    return (
+        '<table style="border-collapse:collapse;margin:0.5em 0;background:none;color:inherit">'
+        f'<caption style="text-align:left;color:inherit">{escape(caption)}</caption>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    )

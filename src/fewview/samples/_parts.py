@@ -1,0 +1,232 @@
+"""Samples from disk, part by part: a folder of `.npy` files that need not fit into memory.
+
+One file per view, [n_samples, width] in float32 or float64, a row of NaN where the view is missing,
+and `labels.npy` with one whole number or text per sample. Files are read in order, never mapped
+into memory, and the next part is read while the present one is worked on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewview.ground._errors import FewviewError
+from fewview.samples._data import MultiViewData
+
+# Bytes of one part, unless its number of rows is given.
+PART_BYTES = 1 << 27
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """Where the numbers of one `.npy` file lie, read from its header.
+
+    Attributes:
+        path: the file.
+        shape: of the array.
+        dtype: of the array.
+        offset: bytes before the first number.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+
+    @classmethod
+    def open(cls, path: Path) -> ArrayFile:
+        """Read the header; nothing else is touched."""
+        try:
+            with path.open("rb") as file:
+                version = np.lib.format.read_magic(file)
+                if version == (1, 0):
+                    header = np.lib.format.read_array_header_1_0(file)
+                else:
+                    header = np.lib.format.read_array_header_2_0(file)
+                offset = file.tell()
+        except FileNotFoundError:
+            raise FewviewError(f"{path} does not exist; write it with numpy.save") from None
+        except (ValueError, OSError, EOFError) as error:
+            raise FewviewError(f"{path} is not a .npy file: {error}") from None
+        shape, fortran, dtype = header
+        if fortran and len(shape) > 1:
+            raise FewviewError(
+                f"{path} holds columns one after the other; save numpy.ascontiguousarray of it"
+            )
+        needed = offset + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if path.stat().st_size < needed:
+            raise FewviewError(f"{path} is cut short: {path.stat().st_size} of {needed} bytes")
+        return cls(path, tuple(int(size) for size in shape), dtype, offset)
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Read rows start to stop into memory."""
+        out = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
+        width = out.strides[0] if len(out) else 0
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(self.offset + start * width)
+            raw: Any = out.reshape(-1).view(np.uint8)
+            view, done = memoryview(raw), 0
+            while done < len(view):
+                got = file.readinto(view[done:])
+                if not got:
+                    raise FewviewError(f"{self.path} ended early; was it changed while read?")
+                done += got
+        return out
+
+
+@dataclass(frozen=True)
+class NpyFolder:
+    """A folder with one `.npy` file per view and `labels.npy`.
+
+    Attributes:
+        path: the folder.
+        views: name -> file, in alphabetical order.
+        labels: their labels.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as name:
+        ...     np.save(f"{name}/image.npy", np.ones((5, 2), dtype=np.float32))
+        ...     np.save(f"{name}/labels.npy", np.array([0, 1, 0, 1, 2]))
+        ...     folder = NpyFolder.open(name)
+        ...     [len(part) for part in folder.parts(rows=2)]
+        [2, 2, 1]
+    """
+
+    path: Path
+    views: dict[str, ArrayFile]
+    labels: ArrayFile
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> NpyFolder:
+        """Look at the headers of all files and check that they go together.
+
+        Args:
+            path: the folder.
+        """
+        folder = Path(path)
+        names = sorted(file.stem for file in folder.glob("*.npy") if file.stem != "labels")
+        if not names:
+            raise FewviewError(f"{folder} has no views; it needs one .npy file per view")
+        views = {name: ArrayFile.open(folder / f"{name}.npy") for name in names}
+        labels = ArrayFile.open(folder / "labels.npy")
+        if len(labels.shape) != 1 or labels.dtype.kind not in "iuU":
+            raise FewviewError(
+                f"{labels.path} must hold one whole number or text per sample, not an array "
+                f"{list(labels.shape)} of {labels.dtype}"
+            )
+        for name, view in views.items():
+            if len(view.shape) != 2 or view.dtype not in (np.float32, np.float64):
+                raise FewviewError(
+                    f"{view.path} must be [n_samples, width] in float32 or float64, not "
+                    f"{list(view.shape)} of {view.dtype}"
+                )
+            if view.shape[0] != labels.shape[0]:
+                raise FewviewError(
+                    f"view {name!r} has {view.shape[0]} rows, labels.npy {labels.shape[0]}"
+                )
+        return cls(folder, views, labels)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self.labels.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one sample, over all views."""
+        return sum(view.shape[1] * view.dtype.itemsize for view in self.views.values())
+
+    def read(self, start: int, stop: int) -> MultiViewData:
+        """Read samples start to stop."""
+        try:
+            return _part(
+                {name: view.rows(start, stop) for name, view in self.views.items()},
+                self.labels.rows(start, stop),
+                self.path.name,
+            )
+        except FewviewError as error:
+            raise FewviewError(f"{self.path}, samples {start} to {stop - 1}: {error}") from None
+
+    def parts(
+        self, rows: int | None = None, start: int = 0, stop: int | None = None
+    ) -> Iterator[MultiViewData]:
+        """Yield the samples in order; the next part is read ahead.
+
+        Args:
+            rows: samples of a part; by default as many as take 128 MiB.
+            start: first sample.
+            stop: sample to stop before; by default the end.
+        """
+        rows = max(1, PART_BYTES // self.row_bytes) if rows is None else rows
+        if rows < 1:
+            raise FewviewError(f"a part of {rows} rows; give a positive number")
+        end = self.n_samples if stop is None else min(stop, self.n_samples)
+        with ThreadPoolExecutor(1) as reader:
+            ahead = None
+            for first in range(start, end, rows):
+                if ahead is None:
+                    ahead = reader.submit(self.read, first, min(first + rows, end))
+                present, following = ahead.result(), first + rows
+                # Forget the finished read, or its rows would stay in memory with the next ones.
+                ahead = None
+                if following < end:
+                    ahead = reader.submit(self.read, following, min(following + rows, end))
+                yield present
+                del present
+
+    def sample(self, count: int, pieces: int = 64) -> MultiViewData:
+        """Read about `count` samples in runs that are spread evenly over the files.
+
+        Args:
+            count: how many.
+            pieces: number of runs.
+        """
+        if count >= self.n_samples:
+            return self.read(0, self.n_samples)
+        run = max(1, -(-count // pieces))
+        starts = np.linspace(0, self.n_samples - run, max(1, count // run)).astype(int)
+        return MultiViewData.concat([self.read(s, s + run) for s in starts.tolist()])
+
+
+def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> MultiViewData:
+    """Samples from arrays that nobody else holds: checked in one pass and not copied."""
+    mask = np.ones((len(labels), len(views)), dtype=bool)
+    careful = False
+    with np.errstate(all="ignore"):
+        for index, block in enumerate(views.values()):
+            # One sum per row tells whether anything in it is not finite, at the speed of memory.
+            odd = np.flatnonzero(~np.isfinite(np.einsum("ij->i", block)))
+            mask[odd, index] = False
+            careful |= not np.isnan(block[odd]).all()
+    if careful or not mask.any(axis=1).all() or labels.dtype.kind == "u":
+        return MultiViewData(views, labels, name=name)  # says what is wrong, if something is
+    out = MultiViewData.__new__(MultiViewData)
+    for array in (*views.values(), labels, mask):
+        array.flags.writeable = False
+    out._views, out.mask, out.labels = dict(views), mask, labels
+    out.ids, out.columns, out.name = None, {}, name
+    return out
+
+
+def write_npy(path: str | PathLike[str], shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, Any]:
+    """Create an empty `.npy` file of a known size, to be filled part by part.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as name:
+        ...     array = write_npy(f"{name}/a.npy", (3, 2), np.float32)
+        ...     array[0] = 1
+        ...     array.flush()
+        ...     np.load(f"{name}/a.npy").sum().item()
+        2.0
+    """
+    return np.lib.format.open_memmap(os.fspath(path), mode="w+", dtype=dtype, shape=shape)

@@ -1,0 +1,105 @@
+"""Every registered method passes the common checks, and the checks can fail."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from fewview import FewviewError, create
+from fewview.engine._checks import CHECKS, check_method
+from fewview.engine._contract import Method, State, Tags
+from fewview.engine._registry import get_entry, names
+from fewview.methods.proto import Proto
+from fewview.numerics._batch import EpisodeBatch
+
+PLAIN = [n for n in names() if not get_entry(n).create().tags.trained]
+# Cheaper settings of the same method, where the number of steps, trees or anchors is all that
+# changes; `test_ugda.py` checks UGDA's other solvers.
+CHEAPER = {
+    "tim": {"steps": 200},
+    "alpha-tim": {"steps": 200},
+    "concat-hgb": {"estimator__max_iter": 3},
+    "ugda": {"n_anchors": 10},
+    "ptmap+ugda": {"source__n_anchors": 10},
+    "rfs+ugda": {"source__n_anchors": 10},
+}
+FEWER_TASKS = {"concat-hgb": 24, "concat-logistic": 24}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_common_checks(name: str) -> None:
+    method = create(name).set_params(**CHEAPER.get(name, {}))
+    n_tasks = 6 if name in FEWER_TASKS else None  # scikit-learn fits task after task
+    check_method(method, n_tasks=n_tasks, n_random_tasks=FEWER_TASKS.get(name))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Broken(Proto):
+    """Proto with one fault at a time."""
+
+    fault: str = ""
+    name: ClassVar[str] = "broken"
+    tags: ClassVar[Tags] = Tags()
+
+    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+        if self.fault == "changes input":
+            batch.query[0].mul_(2)
+        out = super().scores(batch, state)
+        if self.fault == "prefers first class":
+            out[..., 0] += 1.0
+        if self.fault == "position of samples":
+            out = out + torch.arange(batch.n_query, device=out.device)[:, None] * out[:, :1]
+        if self.fault == "uses labels" and batch.query_labels is not None:
+            out = out + torch.nn.functional.one_hot(batch.query_labels, batch.way)
+        if self.fault == "mixes tasks":
+            out = out + out.mean(0)
+        if self.fault == "not a number":
+            out = torch.where(out == out.amin(), torch.nan, out)
+        if self.fault == "global random":
+            out = out + torch.rand(1)
+        if self.fault == "first view only":
+            out = -batch.query[0].square().sum(-1, keepdim=True) * torch.arange(batch.way)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("fault", "check"),
+    [
+        ("changes input", "side effects"),
+        ("prefers first class", "relabelling"),
+        ("position of samples", "sample order"),
+        ("uses labels", "query labels"),
+        ("mixes tasks", "batch size"),
+        ("not a number", "finite"),
+        ("global random", "side effects"),
+        ("first view only", "view order"),
+    ],
+)
+def test_checks_find_faults(fault: str, check: str) -> None:
+    check_method(Broken(), only=[check])
+    with pytest.raises(AssertionError, match=f"Broken fails the check '{check}'"):
+        check_method(Broken(fault=fault), only=[check])
+
+
+def test_clone_that_loses_parameters_is_found() -> None:
+    @dataclass(kw_only=True, eq=False, repr=False)
+    class Forgetful(Proto):
+        size: int = 1
+
+        def __post_init__(self) -> None:
+            self.size = self.size + 1
+
+    with pytest.raises(AssertionError, match="parameters"):
+        check_method(Forgetful(), only=["parameters"])
+
+
+def test_unknown_check() -> None:
+    with pytest.raises(FewviewError, match="no check 'colour'"):
+        check_method(Proto(), only=["colour"])
+
+
+def test_all_checks_are_described() -> None:
+    assert all(check.__doc__ for check in CHECKS.values())
+    assert issubclass(Proto, Method)

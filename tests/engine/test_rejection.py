@@ -1,0 +1,157 @@
+"""The open world: thresholds from base classes, and queries that look like none of the classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from sklearn.metrics import roc_auc_score
+
+from fewview import FewviewError, MultiViewData
+from fewview.engine._checks import synthetic_data
+from fewview.engine._contract import Method
+from fewview.engine._rejection import LEVELS, Thresholds, nearest_support
+from fewview.methods.marginal import Marginal
+from fewview.methods.proto import Proto
+from fewview.methods.ugda import UGDA
+
+WIDTHS = {"a": 6, "b": 4, "c": 8}
+
+
+def world(seed: int, n_classes: int, per_class: int) -> MultiViewData:
+    """Classes from one population, so that base classes tell what is usual for new ones."""
+    rng = np.random.default_rng(seed)
+    mixing = {view: np.random.default_rng(k).normal(size=(5, w)) for k, (view, w) in
+              enumerate(WIDTHS.items())}  # fmt: skip
+    centres = 2.0 * rng.normal(size=(n_classes, 5))
+    codes = np.repeat(np.arange(n_classes), per_class)
+    hidden = centres[codes] + 0.6 * rng.normal(size=(len(codes), 5))
+    views = {
+        view: hidden @ mixing[view] + 0.5 * rng.normal(size=(len(codes), width))
+        for view, width in WIDTHS.items()
+    }
+    mask = rng.random((len(codes), 3)) > 0.25
+    mask[~mask.any(1), 0] = True
+    return MultiViewData(views, [f"{seed}-{code}" for code in codes], mask=mask)
+
+
+BASE = world(1, 24, 20)
+METHODS: list[Method] = [Marginal(settings="default"), Proto(), UGDA(n_anchors=3)]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_known_queries_are_rejected_as_often_as_wanted(method: Method) -> None:
+    method = method.fit_base(BASE)
+    rates: dict[float, list[float]] = {0.05: [], 0.2: []}
+    areas, caught = [], []
+    for seed in range(2, 8):
+        data = world(seed, 8, 20)
+        known = data[data.codes < 4]
+        rank = np.array([np.sum(known.codes[:row] == code) for row, code in enumerate(known.codes)])
+        support, query = known[rank < 2], known[rank >= 2]
+        strangers = data[data.codes >= 4]
+        clf = method.fit(support)
+        for rate, found in rates.items():
+            found.append(clf.rejected(query, rate).mean())
+        everyone = MultiViewData.concat([query, strangers])
+        batch = clf.task_batch(everyone)
+        fit = clf.typicality(batch, clf.prepared_.state)[0].amax(-1).numpy()
+        truth = np.repeat([0, 1], [len(query), len(strangers)])
+        areas.append(roc_auc_score(truth, -fit))
+        caught.append(clf.rejected(strangers, 0.2).mean())
+    assert np.mean(caught) > np.mean(rates[0.2]) + 0.3
+    assert np.mean(rates[0.05]) < 0.08
+    assert np.mean(rates[0.2]) < 0.25
+    assert np.mean(rates[0.2]) > np.mean(rates[0.05])
+    assert np.mean(areas) > 0.75
+
+
+def test_predict_with_a_label_for_the_unknown() -> None:
+    clf = Proto().fit_base(BASE).fit(world(2, 3, 3))
+    far = {view: np.full((2, width), 50.0) for view, width in WIDTHS.items()}
+    assert clf.predict(far, reject=0.05).tolist() == ["unknown", "unknown"]
+    assert clf.predict(far, reject=0.05, reject_label=None).tolist() == ["unknown"] * 2
+    assert clf.predict(far, reject=0.05, reject_label="other").tolist() == ["other", "other"]
+    assert set(clf.predict(far).tolist()) <= set(clf.classes_.tolist())
+    with pytest.raises(FewviewError, match="is a class itself"):
+        clf.predict(far, reject=0.05, reject_label=clf.classes_[0])
+    numbers = world(2, 3, 3)
+    clf.fit(numbers.with_labels(numbers.codes))
+    mixed = MultiViewData.concat([numbers[:1].with_labels(None), MultiViewData(far)])
+    answer = clf.predict(mixed, reject=0.05)
+    assert answer.dtype.kind == "i"
+    assert answer.tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize("rate", [0, 1, -0.1, 1.5, "few", True, float("nan")])
+def test_rates_are_checked(rate: Any) -> None:
+    clf = Proto().fit_base(BASE).fit(world(2, 3, 3))
+    with pytest.raises(FewviewError, match="false-reject rate"):
+        clf.predict(world(3, 2, 2), reject=rate)
+
+
+def test_base_classes_are_needed() -> None:
+    support = world(2, 3, 3)
+    with pytest.raises(FewviewError, match="set on base classes and there are none"):
+        Proto().fit(support).predict(support, reject=0.05)
+    few = BASE[BASE.codes < 3]
+    with pytest.raises(FewviewError, match=r"at least 4 base classes.*this model has 3"):
+        Proto().fit_base(few).fit(support).predict(support, reject=0.05)
+    first = np.concatenate([np.flatnonzero(BASE.codes == code)[:3] for code in range(6)])
+    with pytest.raises(FewviewError, match=r"2 base classes with 4 samples or more; .* has 0"):
+        Proto().fit_base(BASE[first]).fit(support).predict(support, reject=0.05)
+    # A base set in parts keeps some samples for this; without them there is no way.
+    streamed, whole = (Proto().partial_fit_base(BASE), Proto().fit_base(BASE))
+    both = [clf.fit(support).thresholds().quantiles for clf in (streamed, whole)]
+    assert np.abs(both[0] - both[1]).mean() < 0.1 * np.abs(both[1]).mean()
+    streamed.base = streamed.base.without_rows()
+    with pytest.raises(FewviewError, match="rows are not here"):
+        streamed.predict(support, reject=0.05)
+
+
+def test_thresholds_are_quantiles() -> None:
+    values = np.random.default_rng(0).normal(size=5000)
+    table = np.stack([np.quantile(values + shift, LEVELS) for shift in (0.0, 5.0)])
+    limits = Thresholds((1,), table[None])
+    found = limits.at(0.05, np.array([1, 9]), np.array([1, 2]))
+    assert found[0] == pytest.approx(np.quantile(values, 0.05))
+    assert found[1] == pytest.approx(np.quantile(values, 0.05) + 5)
+    assert np.mean(values < found[0]) == pytest.approx(0.05, abs=1e-3)
+
+
+def test_marginal_compares_with_a_class_never_seen() -> None:
+    """By hand: the density of a query given its class's support, over that of any sample."""
+    base, novel = synthetic_data()
+    clf = Marginal(settings="default", dtype="float64", rank=None).fit_base(base)
+    support, query = novel[::20], novel[1:2]
+    clf.fit(support)
+    state = clf.prepared_.state
+    batch = clf.task_batch(query)
+    rows = [
+        state.projection.apply(part, mask)[0].numpy()
+        for part, mask in ((batch.support, batch.support_mask), (batch.query, batch.query_mask))
+    ]
+    s, b, mean = (x.numpy() for x in (state.model.within, state.model.between, state.model.mean))
+    unknown = multivariate_normal.logpdf(rows[1][0], mean, s + b)
+    found = clf.typicality(batch, state)[0, 0].numpy()
+    for code, one in enumerate(rows[0]):
+        gain = b @ np.linalg.inv(s + b)
+        centre = mean + gain @ (one - mean)
+        spread = s + b - gain @ b
+        wanted = multivariate_normal.logpdf(rows[1][0], centre, spread) - unknown
+        assert found[code] == pytest.approx(wanted, rel=1e-6)
+
+
+def test_nearest_support_by_hand() -> None:
+    nan = float("nan")
+    clf = Proto(scaling="none").fit(
+        {"a": [[0.0], [4.0], [9.0]], "b": [[nan], [nan], [1.0]]}, ["x", "x", "y"]
+    )
+    query = MultiViewData({"a": [[5.0], [nan]], "b": [[3.0], [4.0]]})
+    found = nearest_support(clf.task_batch(query))[0]
+    # First: to x over view a alone min(25, 1); to y the mean over both views of 16 and 4.
+    # Second shares no view with x: its distance to y, 9, stands in.
+    assert torch.allclose(found, torch.tensor([[-1.0, -10.0], [-9.0, -9.0]]))

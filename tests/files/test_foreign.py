@@ -1,0 +1,198 @@
+"""The process that reads foreign files: its limits hold, and whatever it does is a clear error."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+import scipy.io
+
+import fewview.files._guarded as foreign
+from fewview.files._formats import read, write
+from fewview.files._limits import memory_limit, time_limit
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.samples._data import MultiViewData
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"a": np.ones((2, 3)), "gt": [[1], [2]]})
+    return path
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the child leaves its results."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def replace_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """Let the child do something else where it would read a MATLAB file."""
+    (tmp_path / "site").mkdir(exist_ok=True)
+    code = f"""\
+    import fewview.files._matlab, os, sys, time, warnings
+    import numpy as np
+    from fewview.ground._errors import FewviewError, FewviewWarning
+
+    def load(paths, memory, labels):
+        {body}
+
+    fewview.files._matlab.load_matlab = load
+    """
+    (tmp_path / "site" / "sitecustomize.py").write_text(dedent(code))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+
+
+DEEDS: dict[str, tuple[str, str]] = {
+    "abort": ("os.abort()", r"made the MATLAB reader stop \(SIGABRT"),
+    "leave": ("os._exit(3)", r"made the MATLAB reader stop \(exit status 3\)"),
+    "last words": (
+        "os.write(2, b'bad heap'); os._exit(3)", r"made the MATLAB reader stop \(bad heap\)"),
+    "fill memory": ("np.ones(10**8)", r"needs more than 0\.3 GiB of memory.*READ_MEMORY"),
+    "fill memory in C": (
+        "raise OSError('memory allocation failed for H5Dread')", r"needs more than 0\.3 GiB"),
+    "fill memory with bytes": ("[bytes(10**7) for _ in range(100)]", r"needs more than 0\.3 GiB"),
+    "raise": ("raise KeyError('x')", "is not a readable MATLAB file, or is damaged or cut short"),
+    "recurse": ("return load(paths, memory, labels)", "is not a readable MATLAB file"),
+    "return an object": ("return object()", "is not a readable MATLAB file"),
+    "return objects": ("return {'views': np.array([None])}", "is not a readable MATLAB file"),
+    "leave nonsense": (
+        "import fewview.files._guarded as f; f._pack = lambda *_: {'strange': 1}; return {}",
+        "the reader left no usable result"),
+    "refuse": ("raise FewviewError('holds nothing')", r"a\.mat: holds nothing"),
+    "no torch": ("raise FewviewError(str('torch' in sys.modules))", r"a\.mat: False"),
+    "no sklearn": ("raise FewviewError(str('sklearn' in sys.modules))", r"a\.mat: False"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_deeds_of_the_child(
+    deed: str, file: Path, temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, message = DEEDS[deed]
+    file.write_bytes(b"\x89HDF\r\n\x1a\n")  # h5py is imported faster than scipy
+    replace_reader(tmp_path, monkeypatch, body)
+    monkeypatch.setenv("FEWVIEW_READ_MEMORY", "300M")
+    with pytest.raises(FewviewError, match=message) as caught:
+        read(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert not list(temporary.iterdir())
+
+
+def test_a_child_that_never_ends(
+    file: Path, temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_reader(tmp_path, monkeypatch, f"open({str(tmp_path / 'pid')!r}, 'w').write("
+                   "str(os.getpid())); time.sleep(1000)")  # fmt: skip
+    monkeypatch.setenv("FEWVIEW_READ_SECONDS", "0.5")
+    start = time.perf_counter()
+    with pytest.raises(FewviewError, match=r"took longer than 0\.5 s to read.*READ_SECONDS"):
+        read(file)
+    assert time.perf_counter() - start < 60
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert not list(temporary.iterdir())
+
+
+def test_a_child_that_hangs_up_and_lingers(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pipe is closed, as after a crash, but the process is slow to end."""
+    replace_reader(tmp_path, monkeypatch, "os.closerange(3, 100); time.sleep(1000)")
+    monkeypatch.setattr(foreign, "_END_SECONDS", 0.5, raising=False)
+    start = time.perf_counter()
+    with pytest.raises(FewviewError, match=r"made the MATLAB reader stop \(it hung up\)"):
+        read(file)
+    assert time.perf_counter() - start < 60
+
+
+def test_chatter_and_warnings(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_reader(
+        tmp_path,
+        monkeypatch,
+        "print('done'); os.write(1, b'done\\\\n'); warnings.warn('strange', FewviewWarning); "
+        "return {'views': {'v': np.ones((1, 2))}, 'ids': ['x']}",
+    )
+    with pytest.warns(FewviewWarning, match="strange"):
+        data = read(file)
+    assert data == MultiViewData({"v": [[1.0, 1.0]]}, ids=["x"])
+
+
+def test_a_reader_can_be_kept_and_is_replaced_when_it_dies(file: Path) -> None:
+    with foreign.kept_reader():
+        read(file)
+        assert foreign._kept is not None
+        process = foreign._kept.process
+        with foreign.kept_reader():
+            read(file)
+        assert foreign._kept.process is process
+        assert process is not None
+        process.kill()
+        process.wait()
+        assert read(file).view_dims == {"a": 3}
+        assert foreign._kept.process is not process
+    assert foreign._kept is None
+
+
+def test_modules_beside_the_file_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = MultiViewData({"a": [[1.0]]}, ["x"])
+    for suffix in (".mat", ".h5ad", ".h5mu"):
+        write(data, tmp_path / f"a{suffix}")
+    for module in ("h5py", "scipy", "numpy", "json", "sitecustomize", "fewview"):
+        (tmp_path / f"{module}.py").write_text("open('executed', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    for suffix in (".mat", ".h5ad", ".h5mu"):
+        assert read(f"a{suffix}") == data
+    assert not (tmp_path / "executed").exists()
+
+
+def test_limits_grow_with_the_file_and_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory_limit(0) == 2**31
+    assert memory_limit(10**9) > 10**10
+    assert time_limit(10**9) > 2 * time_limit(0)
+    for text, size in (
+        ("500M", 500 * 2**20),
+        ("1.5 GiB", 3 * 2**29),
+        ("1000", 1000),
+        ("2kb", 2048),
+    ):
+        monkeypatch.setenv("FEWVIEW_READ_MEMORY", text)
+        assert memory_limit(10**12) == size
+    monkeypatch.setenv("FEWVIEW_READ_SECONDS", "7.5")
+    assert time_limit(10**12) == 7.5
+    for text in ("much", "1.2.3G", "-5M"):
+        monkeypatch.setenv("FEWVIEW_READ_MEMORY", text)
+        with pytest.raises(FewviewError, match="give a size such as 500M"):
+            memory_limit(1)
+    for text in ("long", "-1", "nan", "inf", "0"):
+        monkeypatch.setenv("FEWVIEW_READ_SECONDS", text)
+        with pytest.raises(FewviewError, match="give a number of seconds"):
+            time_limit(1)
+
+
+def test_what_does_not_fit_the_limit_of_an_npz(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "a.npz", view_a=np.zeros((2000, 100)), view_b=np.ones((2000, 9)))
+    assert read(tmp_path / "a.npz").view_dims == {"a": 100, "b": 9}
+    monkeypatch.setenv("FEWVIEW_READ_MEMORY", "1M")
+    with pytest.raises(FewviewError, match=r"a\.npz: needs more than 0\.0 GiB"):
+        read(tmp_path / "a.npz")
+
+
+def test_reading_is_quiet(file: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(file)

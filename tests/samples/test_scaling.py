@@ -1,0 +1,201 @@
+"""Scaling against scikit-learn, in odd cases, and that it is learnt from base classes alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    StandardScaler,
+)
+
+from fewview.samples import SCALINGS, FewviewError, MultiViewData, fit_scaling
+
+
+def block(seed: int, n: int = 30, width: int = 4) -> Any:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, width)) * rng.uniform(0.1, 10, width) + rng.normal(size=width) * 5
+
+
+def scaled(data: Any, rule: str, fit_on: Any = None) -> Any:
+    fitted = fit_scaling(MultiViewData({"a": data if fit_on is None else fit_on}), rule)
+    return fitted.transform(MultiViewData({"a": data}), np.float64).view("a")
+
+
+def by_sklearn(rule: str, base: Any, new: Any) -> Any:
+    """The same rules in scikit-learn; `scale` and `minmax` see all entries as one feature."""
+    if rule == "none":
+        return new
+    if rule == "minmax":
+        fitted = MinMaxScaler().fit(base.reshape(-1, 1))
+        return fitted.transform(new.reshape(-1, 1)).reshape(new.shape)
+    if rule == "scale":
+        centre = StandardScaler(with_std=False).fit(base.reshape(-1, 1))
+        spread = MinMaxScaler().fit(base.reshape(-1, 1)).data_range_
+        return centre.transform(new.reshape(-1, 1)).reshape(new.shape) / spread
+    root = FunctionTransformer(lambda rows: np.sign(rows) * np.abs(rows) ** 0.5)
+    steps = {
+        "root+standard+unit": [root, StandardScaler(), Normalizer()],
+        "standard": [StandardScaler()],
+        "unit": [Normalizer()],
+        "standard+unit": [StandardScaler(), Normalizer()],
+    }[rule]
+    return make_pipeline(*steps).fit(base).transform(new)
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_scaling_equals_scikit_learn(rule: str, seed: int) -> None:
+    base, new = block(seed), block(seed + 1, n=7)
+    np.testing.assert_allclose(
+        scaled(new, rule, base), by_sklearn(rule, base, new), rtol=1e-10, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+def test_missing_rows_are_left_out_of_the_fit_and_stay_missing(rule: str) -> None:
+    values = block(3)
+    mask = np.ones((30, 2), dtype=bool)
+    mask[::4, 0] = False
+    data = MultiViewData({"a": values, "b": block(4)}, mask=mask)
+    fitted = fit_scaling(data, rule)
+    whole = fit_scaling(MultiViewData({"a": values[mask[:, 0]]}), rule)
+    np.testing.assert_array_equal(fitted.shift["a"], whole.shift["a"])
+    np.testing.assert_array_equal(fitted.factor["a"], whole.factor["a"])
+    out = fitted.transform(data)
+    assert (out.mask == mask).all()
+    assert np.isnan(out.view("a")[::4]).all()
+    assert np.isfinite(out.view("a")[mask[:, 0]]).all()
+
+
+@pytest.mark.parametrize("rule", [rule for rule in SCALINGS if rule != "none"])
+@pytest.mark.parametrize("exponent", [-12, -6, 3, 12])
+def test_units_do_not_matter(rule: str, exponent: int) -> None:
+    values = block(5)
+    np.testing.assert_allclose(
+        scaled(10.0**exponent * values, rule), scaled(values, rule), rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e150])
+def test_no_overflow_beyond_what_anyone_measures(rule: str, scale: float) -> None:
+    out = fit_scaling(MultiViewData({"a": scale * block(6)}), rule).transform(
+        MultiViewData({"a": scale * block(7)})
+    )
+    assert out.view("a").dtype == np.float32
+    assert np.isfinite(out.view("a")).all()
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+@pytest.mark.parametrize("value", [0.0, 0.1, -3.0, 1e12, 1e-12])
+def test_constant_features_and_constant_views_are_safe(rule: str, value: float) -> None:
+    values = block(8)
+    values[:, 1] = value
+    flat = np.full((30, 2), value)
+    for base in (values, flat):
+        out = scaled(base, rule)
+        assert np.isfinite(out).all()
+        # A novel sample may differ where the base set is constant.
+        assert np.isfinite(scaled(base + 1.0, rule, base)).all()
+    if "standard" in rule:
+        assert (scaled(values, rule)[:, 1] == 0).all()
+        assert (scaled(flat, rule) == 0).all()
+    if rule == "scale":
+        assert (scaled(flat, rule) == 0).all()
+
+
+def test_a_constant_feature_is_measured_in_the_typical_deviation_of_its_view() -> None:
+    base = np.array([[0.0, 7.0, 0.0], [6.0, 7.0, 8.0]])  # deviations 3, 0, 4
+    typical = np.sqrt((3**2 + 4**2) / 2)
+    out = scaled(base + np.array([0, 1, 0]), "standard", base)
+    np.testing.assert_allclose(out, [[-1, 1 / typical, -1], [1, 1 / typical, 1]])
+
+
+def test_rounding_does_not_make_a_constant_feature_vary() -> None:
+    base = np.column_stack([np.full(9973, 0.1), np.arange(9973.0)])
+    assert abs(scaled(base, "standard")[:, 0]).max() < 1e-6
+
+
+@pytest.mark.parametrize("rule", [rule for rule in SCALINGS if rule.endswith("unit")])
+def test_unit_rows_have_unit_length_and_zero_rows_stay_zero(rule: str) -> None:
+    base = block(9)
+    new = block(10, n=5)
+    new[2] = 0.0 if rule == "unit" else base.mean(axis=0)
+    out = scaled(new, rule, base)
+    lengths = np.linalg.norm(out, axis=1)
+    np.testing.assert_allclose(np.delete(lengths, 2), 1)
+    assert lengths[2] == 0 or rule != "unit"
+    assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+def test_a_view_that_the_base_set_lacks_is_neither_shifted_nor_stretched(rule: str) -> None:
+    base = MultiViewData({"a": block(1), "b": np.full((30, 2), np.nan)})
+    fitted = fit_scaling(base, rule)
+    new = MultiViewData({"a": block(2), "b": block(3, width=2)})
+    wanted = new.view("b")
+    if fitted.rooted:
+        wanted = np.sign(wanted) * np.sqrt(np.abs(wanted))
+    wanted = Normalizer().transform(wanted) if fitted.unit else wanted
+    np.testing.assert_allclose(fitted.transform(new, np.float64).view("b"), wanted)
+
+
+def test_one_sample_is_enough() -> None:
+    for rule in SCALINGS:
+        assert np.isfinite(scaled([[3.0, 4.0]], rule)).all()
+        assert np.isfinite(scaled([[3.0]], rule)).all()
+
+
+def test_labels_ids_and_the_original_are_kept() -> None:
+    data = MultiViewData({"a": block(1, n=3)}, labels=["x", "y", None], ids=[1, 2, 3], name="n")
+    before = data.fingerprint
+    out = fit_scaling(data, "standard").transform(data)
+    assert out.labels is not None
+    assert out.labels.tolist() == ["x", "y", None]
+    assert out.ids is not None
+    assert out.ids.tolist() == [1, 2, 3]
+    assert out.name == "n"
+    assert data.fingerprint == before
+    with pytest.raises(ValueError, match="read-only"):
+        out.view("a")[0, 0] = 1.0
+
+
+def test_unknown_rule_and_unknown_view() -> None:
+    data = MultiViewData({"a": [[1.0]]})
+    with pytest.raises(FewviewError, match=r"scaling 'zscore' is not one of scale, minmax"):
+        fit_scaling(data, "zscore")
+    with pytest.raises(FewviewError, match="view 'b' was not there when the scaling was fitted"):
+        fit_scaling(data, "scale").transform(MultiViewData({"b": [[1.0]]}))
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+def test_scaling_is_learnt_from_base_classes_only(rule: str) -> None:
+    import torch
+
+    from fewview.episodes import EpisodeSampler, TaskSpec
+    from fewview.methods.proto import Proto
+
+    rng = np.random.default_rng(0)
+    base = MultiViewData({"a": block(1), "b": block(2)}, labels=np.repeat(["u", "v", "w"], 10))
+    novel = MultiViewData({"a": block(3), "b": block(4)}, labels=np.repeat(["x", "y", "z"], 10))
+    task = TaskSpec(way=3, shot=1, queries=4)
+    episodes = EpisodeSampler(novel, task).draw(0, 1)
+    unused = np.setdiff1d(np.arange(30), np.concatenate([episodes.support[0], episodes.query[0]]))
+    views = {view: np.array(values) for view, values in novel.views.items()}
+    for values in views.values():
+        values[unused] = 1e6 * rng.normal(size=(len(unused), values.shape[1]))
+    other = MultiViewData(views, labels=novel.labels)
+    method = Proto(scaling=rule, padding="zero")
+    prepared = method.prepare_base(base, task)
+    np.testing.assert_array_equal(prepared.scaling.shift["a"], fit_scaling(base, rule).shift["a"])
+    scores = [method.score_episodes(data, episodes, prepared) for data in (novel, other)]
+    assert torch.equal(*scores)
