@@ -3,7 +3,6 @@
 Run: python examples/add_a_method.py
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -12,8 +11,8 @@ from torch import Tensor
 from fewview import FewviewError
 from fewview.engine._contract import Method, State, Tags
 from fewview.engine._registry import register
-from fewview.methods.proto import class_means, squared_distances
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._distances import class_means, squared_distances
 
 
 def vote(support: Tensor, query: Tensor, members: Tensor) -> Tensor:
@@ -32,7 +31,6 @@ def vote(support: Tensor, query: Tensor, members: Tensor) -> Tensor:
 
 
 @register("view-vote")
-@dataclass(kw_only=True, eq=False, repr=False)
 class ViewVote(Method):
     """Mean over a query's views of the probability by distance to the class mean.
 

@@ -1,6 +1,5 @@
 """Every registered method passes the common checks, and the checks can fail."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -35,7 +34,6 @@ def test_common_checks(name: str) -> None:
     check_method(method, n_tasks=n_tasks, n_random_tasks=FEWER_TASKS.get(name))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Broken(Proto):
     """Proto with one fault at a time."""
 
@@ -84,7 +82,6 @@ def test_checks_find_faults(fault: str, check: str) -> None:
 
 
 def test_clone_that_loses_parameters_is_found() -> None:
-    @dataclass(kw_only=True, eq=False, repr=False)
     class Forgetful(Proto):
         size: int = 1
 

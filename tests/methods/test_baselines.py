@@ -12,7 +12,8 @@ from sklearn.svm import SVC
 from fewview import FewviewError, MultiViewData, create
 from fewview.engine._checks import synthetic_data
 from fewview.methods.concat import Concat
-from fewview.methods.partial_nn import PartialNN, partial_distances
+from fewview.methods.partial_nn import PartialNN
+from fewview.numerics._distances import partial_distances
 
 NAN = float("nan")
 

@@ -12,11 +12,10 @@ from fewview.methods.bavardage import mixture_step, soft_k_means
 from fewview.methods.bd_cspn import rectified_prototypes
 from fewview.methods.match import attention_scores
 from fewview.methods.paddle import description_length, partition
-from fewview.methods.proto import class_means, squared_distances
 from fewview.methods.ptmap import power_transform, transport
 from fewview.methods.rfs import logistic_regression
 from fewview.methods.tim import alternate, logits, objective_slope
-from fewview.numerics._geometry import isometric, unit_rows
+from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
 from fewview.numerics._optimise import minimise_adam, minimise_lbfgs
 from fewview.numerics._sinkhorn import sinkhorn
 

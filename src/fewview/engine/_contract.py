@@ -12,9 +12,10 @@ import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from inspect import get_annotations
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 import torch
@@ -66,8 +67,23 @@ _scaled = Cache(4)
 _tensors = Cache(2)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class Method(Estimator):
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+class Parameters:
+    """Makes a dataclass of every class under it: annotated attributes are its parameters.
+
+    A value without annotation, where a class above has the parameter, is its new default.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = get_annotations(cls)
+        above: tuple[Field[Any], ...] = fields(cls) if is_dataclass(cls) else ()
+        changed = {f.name: f.type for f in above if f.name in vars(cls) and f.name not in own}
+        cls.__annotations__ = {**changed, **own}
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+class Method(Parameters, Estimator):
     """Base class of all methods; a method implements `scores`.
 
     Args:

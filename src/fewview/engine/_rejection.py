@@ -54,7 +54,7 @@ def nearest_support(batch: EpisodeBatch) -> Tensor:
     Args:
         batch: scaled tasks with their gaps.
     """
-    from fewview.methods.partial_nn import partial_distances
+    from fewview.numerics._distances import partial_distances
 
     distances, shared = partial_distances(
         batch.query, batch.support, batch.query_mask, batch.support_mask

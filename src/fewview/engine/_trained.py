@@ -24,8 +24,8 @@ from fewview.engine._contract import Method, State, Tags, choose
 from fewview.episodes._task import TaskSpec
 from fewview.ground._draws import combine, stream_key
 from fewview.ground._errors import FewviewError
-from fewview.methods.proto import class_means, squared_distances
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._distances import class_means, squared_distances
 from fewview.numerics._tensor_draws import streams, uniform
 from fewview.samples._data import MultiViewData
 
@@ -315,7 +315,6 @@ def prototype_scores(latent: EpisodeBatch, metric: str, temperature: float = 10.
     return temperature * (query @ prototypes.mT) / torch.where(size > 0, size, 1.0)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class TrainedMethod(Method):
     """A method that trains networks and classifies by the nearest prototype in their space.
 

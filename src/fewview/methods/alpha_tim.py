@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fewview.engine._contract import TUNED_SCALINGS, Tags
@@ -12,7 +11,6 @@ from fewview.methods.tim import TIM
 
 
 @register("alpha-tim")
-@dataclass(kw_only=True, eq=False, repr=False)
 class AlphaTIM(TIM):
     """TIM whose two entropies are alpha-entropies, which pull less towards equal class sizes.
 

@@ -13,9 +13,8 @@ from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
 from fewview.engine._registry import register
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
-from fewview.methods.proto import class_means, squared_distances
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._geometry import isometric, unit_rows
+from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
 from fewview.samples._data import MultiViewData
 
 
@@ -95,7 +94,6 @@ def mixture_step(
 
 
 @register("bavardage")
-@dataclass(kw_only=True, eq=False, repr=False)
 class Bavardage(Method):
     """Variational Bayes for a Gaussian mixture, re-projected to way - 1 dimensions at each round.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -11,9 +10,8 @@ from torch import Tensor
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
 from fewview.engine._registry import register
 from fewview.ground._errors import FewviewError
-from fewview.methods.proto import class_means
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._geometry import unit_rows
+from fewview.numerics._distances import class_means, unit_rows
 
 
 def rectified_prototypes(
@@ -49,7 +47,6 @@ def rectified_prototypes(
 
 
 @register("bd-cspn")
-@dataclass(kw_only=True, eq=False, repr=False)
 class BDCSPN(Method):
     """Cosine to class means that pseudo-labelled queries have joined.
 

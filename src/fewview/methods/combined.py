@@ -34,7 +34,6 @@ class CombinedState(State):
 
 @register("ptmap+ugda", head=PTMAP(power="signed"))
 @register("rfs+ugda", head=RFS(), anchor_weight=None)
-@dataclass(kw_only=True, eq=False, repr=False)
 class Combined(Method):
     """Classify with `head` in the space of `source`.
 

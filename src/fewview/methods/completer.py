@@ -491,7 +491,6 @@ def redrawn(observed: Tensor, states: Tensor) -> Tensor:
 
 
 @register("completer")
-@dataclass(kw_only=True, eq=False, repr=False)
 class COMPLETER(TrainedMethod):
     """Codes of all views, those of missing views predicted from the others.
 

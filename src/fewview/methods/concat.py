@@ -18,8 +18,8 @@ from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.engine._registry import register
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
-from fewview.methods.partial_nn import partial_distances
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._distances import partial_distances
 from fewview.samples._data import MultiViewData
 
 IMPUTATIONS = ("mean", "zero", "knn", "none")
@@ -97,7 +97,6 @@ def impute_nearest(
 
 @register("concat-hgb", estimator=BOOSTING, impute="none")
 @register("concat-logistic", estimator=LogisticRegression(max_iter=1000))
-@dataclass(kw_only=True, eq=False, repr=False)
 class Concat(Method):
     """A scikit-learn classifier fitted to the concatenated, imputed supports of every task.
 

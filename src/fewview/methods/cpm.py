@@ -416,7 +416,6 @@ def infer(
 
 
 @register("cpm")
-@dataclass(kw_only=True, eq=False, repr=False)
 class CPM(TrainedMethod):
     """Latent vectors from which one network per view makes the observed views.
 
@@ -552,7 +551,6 @@ class CPM(TrainedMethod):
 
 
 @register("cpm-gan")
-@dataclass(kw_only=True, eq=False, repr=False)
 class CPMGAN(CPM):
     """CPM with a discriminator per view that judges the views that supports lack.
 

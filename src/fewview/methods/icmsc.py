@@ -318,7 +318,6 @@ def _detached(nets: Autoencoders) -> tuple[Any, ...]:
 
 
 @register("icmsc")
-@dataclass(kw_only=True, eq=False, repr=False)
 class ICMSC(TrainedMethod):
     """Common codes of autoencoders that are correlated across views, per task.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +11,7 @@ from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
 from fewview.engine._registry import register
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._geometry import unit_rows
+from fewview.numerics._distances import unit_rows
 
 
 def attention_scores(support: Tensor, query: Tensor, members: Tensor, temperature: float) -> Tensor:
@@ -40,7 +39,6 @@ def attention_scores(support: Tensor, query: Tensor, members: Tensor, temperatur
 
 
 @register("match")
-@dataclass(kw_only=True, eq=False, repr=False)
 class Match(Method):
     """Attention over the supports by cosine similarity of the concatenated views.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,9 +9,8 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.engine._registry import register
-from fewview.methods.proto import class_means, squared_distances
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._geometry import isometric
+from fewview.numerics._distances import class_means, isometric, squared_distances
 
 RESCALINGS = ("minmax", "none")
 AUTHORS_WIDTH = 512  # of ResNet-18 features
@@ -81,7 +79,6 @@ def description_length(
 
 
 @register("paddle")
-@dataclass(kw_only=True, eq=False, repr=False)
 class Paddle(Method):
     """Soft k-means from the class means, with class shares learnt: unequal shares are welcome.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -10,47 +9,10 @@ from torch import Tensor
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
 from fewview.engine._registry import register
 from fewview.numerics._batch import EpisodeBatch
-
-
-def class_means(features: Tensor, members: Tensor) -> Tensor:
-    """Mean of every class: [tasks, way, width].
-
-    Args:
-        features: [tasks, n, width].
-        members: [tasks, n, way], membership weights.
-
-    Example:
-        >>> import torch
-        >>> class_means(torch.tensor([[[1.0], [3.0]]]), torch.ones(1, 2, 1)).item()
-        2.0
-    """
-    return members.transpose(1, 2) @ features / members.sum(1).clamp(min=1e-30)[..., None]
-
-
-def squared_distances(queries: Tensor, centres: Tensor) -> Tensor:
-    """Squared Euclidean distances [tasks, n_query, way], in the expanded form.
-
-    The expanded form needs no tensor of size queries x classes x width. Both sides are shifted to
-    the mean of the centres first, which keeps its rounding error at the size of the spread.
-
-    Args:
-        queries: [tasks, n_query, width].
-        centres: [tasks, way, width].
-
-    Example:
-        >>> import torch
-        >>> squared_distances(torch.tensor([[[3.0, 4.0]]]), torch.zeros(1, 1, 2)).item()
-        25.0
-    """
-    middle = centres.mean(1, keepdim=True)
-    q, c = queries - middle, centres - middle
-    cross = q @ c.transpose(1, 2)
-    out = (q * q).sum(-1)[..., None] - 2 * cross + (c * c).sum(-1)[:, None]
-    return out.clamp(min=0)
+from fewview.numerics._distances import class_means, squared_distances
 
 
 @register("proto")
-@dataclass(kw_only=True, eq=False, repr=False)
 class Proto(Method):
     """Nearest class mean by squared Euclidean distance.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,9 +9,8 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.engine._registry import register
-from fewview.methods.proto import class_means, squared_distances
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._geometry import isometric, unit_rows
+from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
 from fewview.numerics._sinkhorn import sinkhorn
 
 POWERS = ("relu", "signed", "none")
@@ -81,7 +79,6 @@ def transport(
 
 
 @register("ptmap")
-@dataclass(kw_only=True, eq=False, repr=False)
 class PTMAP(Method):
     """Power transform, centring, then optimal transport to balanced classes.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +11,7 @@ from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
 from fewview.engine._registry import register
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._geometry import unit_rows
+from fewview.numerics._distances import unit_rows
 from fewview.numerics._optimise import minimise_lbfgs
 
 
@@ -60,7 +59,6 @@ def logistic_regression(
 
 
 @register("rfs")
-@dataclass(kw_only=True, eq=False, repr=False)
 class RFS(Method):
     """Multinomial logistic regression on the unit-length concatenation of the views.
 

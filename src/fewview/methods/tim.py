@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,9 +9,8 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.engine._registry import register
-from fewview.methods.proto import class_means
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._geometry import isometric, unit_rows
+from fewview.numerics._distances import class_means, isometric, unit_rows
 from fewview.numerics._optimise import minimise_adam
 
 SOLVERS = ("gd", "adm")
@@ -128,7 +126,6 @@ def alternate(
 
 @register("tim-adm", solver="adm")
 @register("tim")
-@dataclass(kw_only=True, eq=False, repr=False)
 class TIM(Method):
     """Centres that fit the supports and make the queries' labels informative.
 

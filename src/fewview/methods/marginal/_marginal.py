@@ -103,7 +103,6 @@ def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
 
 @register("marginal")
 @_accepts_score
-@dataclass(kw_only=True, eq=False, repr=False)
 class Marginal(Method):
     """Classify from any views: missing ones are integrated out, not filled in.
 

@@ -97,7 +97,6 @@ class UGDATrace:
 
 
 @register("ugda")
-@dataclass(kw_only=True, eq=False, repr=False)
 class UGDA(Method):
     """Unified Gaussian dense-anchoring (Zhou, Guo, Hao, Hong and Luo 2023).
 

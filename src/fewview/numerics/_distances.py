@@ -1,0 +1,125 @@
+"""Distances and simple geometry of the samples of many tasks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def unit_rows(features: Tensor) -> Tensor:
+    """Scale rows [..., width] to unit length; all-zero rows stay zero.
+
+    Example:
+        >>> unit_rows(torch.tensor([3.0, 4.0])).tolist()
+        [0.6000000238418579, 0.800000011920929]
+    """
+    length: Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+    return features / length.clamp(min=1e-12)
+
+
+def isometric(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Describe the samples of a task in fewer coordinates without changing any inner product.
+
+    The rows of support and query span at most n = n_support + n_query dimensions. In an orthonormal
+    basis of that span (QR of the transposed rows) all inner products and distances stay as they
+    are, so methods that use nothing else give the same answers in min(n, width) dimensions.
+
+    Args:
+        support: [tasks, n_support, width].
+        query: [tasks, n_query, width].
+
+    Returns:
+        The same rows as [tasks, n_support, r] and [tasks, n_query, r], r = min(n, width); unchanged
+        where that saves nothing.
+
+    Example:
+        >>> s, q = isometric(torch.ones(1, 1, 50), 2 * torch.ones(1, 1, 50))
+        >>> s.shape, round(float(s[0] @ q[0].T))
+        (torch.Size([1, 1, 2]), 100)
+    """
+    count = support.shape[1] + query.shape[1]
+    if count >= support.shape[2]:
+        return support, query
+    both = torch.cat((support, query), dim=1).transpose(1, 2)  # [T, D, n]
+    upper = torch.linalg.qr(both).R.transpose(1, 2)  # [T, n, n]: row i describes sample i
+    return upper[:, : support.shape[1]], upper[:, support.shape[1] :]
+
+
+def class_means(features: Tensor, members: Tensor) -> Tensor:
+    """Mean of every class: [tasks, way, width].
+
+    Args:
+        features: [tasks, n, width].
+        members: [tasks, n, way], membership weights.
+
+    Example:
+        >>> import torch
+        >>> class_means(torch.tensor([[[1.0], [3.0]]]), torch.ones(1, 2, 1)).item()
+        2.0
+    """
+    return members.transpose(1, 2) @ features / members.sum(1).clamp(min=1e-30)[..., None]
+
+
+def squared_distances(queries: Tensor, centres: Tensor) -> Tensor:
+    """Squared Euclidean distances [tasks, n_query, way], in the expanded form.
+
+    The expanded form needs no tensor of size queries x classes x width. Both sides are shifted to
+    the mean of the centres first, which keeps its rounding error at the size of the spread.
+
+    Args:
+        queries: [tasks, n_query, width].
+        centres: [tasks, way, width].
+
+    Example:
+        >>> import torch
+        >>> squared_distances(torch.tensor([[[3.0, 4.0]]]), torch.zeros(1, 1, 2)).item()
+        25.0
+    """
+    middle = centres.mean(1, keepdim=True)
+    q, c = queries - middle, centres - middle
+    cross = q @ c.transpose(1, 2)
+    out = (q * q).sum(-1)[..., None] - 2 * cross + (c * c).sum(-1)[:, None]
+    return out.clamp(min=0)
+
+
+def partial_distances(
+    left: Sequence[Tensor],
+    right: Sequence[Tensor],
+    left_mask: Tensor,
+    right_mask: Tensor,
+    weighting: str = "view",
+) -> tuple[Tensor, Tensor]:
+    """Mean squared differences over the views that two samples share.
+
+    Args:
+        left: per view [tasks, n, width].
+        right: per view [tasks, m, width].
+        left_mask: bool [tasks, n, V].
+        right_mask: bool [tasks, m, V].
+        weighting: `"view"`: mean over shared views of the mean squared difference per feature;
+            `"feature"`: every feature of the shared views counts the same.
+
+    Returns:
+        distances: [tasks, n, m], zero for pairs that share no view.
+        shared: bool [tasks, n, m], whether they share one.
+
+    Example:
+        >>> one, two = torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[4.0]]])
+        >>> both = torch.ones(1, 2, 1, dtype=torch.bool)
+        >>> partial_distances([one], [two], both, both[:, :1])[0].flatten().tolist()
+        [9.0, 4.0]
+    """
+    total = weight = left[0].new_zeros(())
+    for view, (a, b) in enumerate(zip(left, right, strict=True)):
+        # Shifted to a common middle, which keeps rounding at the size of the spread.
+        middle = b.mean(1, keepdim=True)
+        a, b = a - middle, b - middle
+        squares = (a * a).sum(-1)[..., None] + (b * b).sum(-1)[:, None]
+        squares = (squares - 2 * a @ b.transpose(1, 2)).clamp(min=0)
+        both = (left_mask[..., view, None] & right_mask[:, None, :, view]).to(squares)
+        width = a.shape[-1]
+        total = total + both * squares * (1.0 if weighting == "feature" else 1.0 / width)
+        weight = weight + both * (width if weighting == "feature" else 1.0)
+    return total / weight.clamp(min=1), weight > 0
