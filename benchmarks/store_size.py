@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fewview.cli._stored import GROUP_COLUMNS
-from fewview.report._rows import save
+from fewview.ground._rows import save
 from fewview.results._cells import Result, example_cell
 from fewview.results._metrics import measure
 from fewview.results._store import Store

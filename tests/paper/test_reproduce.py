@@ -27,12 +27,12 @@ import fewview.paper._figure6 as figure6
 import fewview.paper._figure7 as figure7
 from fewview.datasets import get_spec
 from fewview.drawing._charts import COLOURS
-from fewview.drawing._pictures import Picture
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._runner import run
 from fewview.paper._beside import compare, make_table
 from fewview.paper._compute import Desk, Gathered, compute_all, gather, planned
 from fewview.paper._embeddings import Cloud
+from fewview.paper._pictures import Picture
 from fewview.paper._printed import METHODS, TABLES
 from fewview.paper._sheets import Sheet
 from fewview.paper._studies import (

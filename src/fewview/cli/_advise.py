@@ -11,7 +11,7 @@ from fewview.cli._fit import PartialRows, read_samples, say
 from fewview.cli._text import examples, print_table
 
 if TYPE_CHECKING:
-    from fewview.results._summaries import Row
+    from fewview.ground._rows import Row
 
 EPILOG = examples(
     "fewview advise my_tables/", "a folder with one CSV file per view and labels.csv",

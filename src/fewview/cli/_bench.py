@@ -13,7 +13,7 @@ from fewview.cli._text import examples, print_table
 if TYPE_CHECKING:
     from fewview.evaluate._grid import Grid
     from fewview.evaluate._runner import Outcome
-    from fewview.results._summaries import Row
+    from fewview.ground._rows import Row
 
 EPILOG = examples(
     "fewview bench digits", "Proto on the embedded data",
@@ -224,7 +224,7 @@ def report_failures(outcome: Outcome) -> None:
 
 def show(rows: list[Row]) -> None:
     """Print one table per data set."""
-    from fewview.report._rows import pivot
+    from fewview.results._summaries import pivot
 
     narrow = "\n" if sys.stdout.isatty() else " "
     for k, table in enumerate(pivot(rows, narrow)):

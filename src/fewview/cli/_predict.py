@@ -72,7 +72,7 @@ def predict(
     rejected. Labels are as in the supports; labels of the queries are optional and only used to
     print the accuracy.
     """
-    from fewview.report._rows import save
+    from fewview.ground._rows import save
 
     target = Path(output)
     form = FORMATS.get(target.suffix.lower())

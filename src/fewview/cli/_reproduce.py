@@ -154,8 +154,8 @@ def _make_all(
     wanted: tuple[str, ...], wish: Wish, desk: Desk, output: str | None, command: str
 ) -> list[str]:
     """Make every product and print it; return the names whose data are absent."""
-    from fewview.drawing._pictures import Picture
     from fewview.paper._make import make
+    from fewview.paper._pictures import Picture
     from fewview.paper._printed import TABLES
     from fewview.paper._studies import has_data
 
@@ -175,8 +175,8 @@ def _make_all(
 
 
 def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
+    from fewview.ground._rows import plain_table
     from fewview.paper._compute import describe_plan
-    from fewview.results._summaries import plain_table
 
     print(
         plain_table(describe_plan(wanted, wish, desk), ("name", "cells", "stored", "left", "what"))

@@ -10,8 +10,8 @@ import typer
 from fewview.cli._text import examples, print_table
 
 if TYPE_CHECKING:
+    from fewview.ground._rows import Row
     from fewview.results._cells import Result
-    from fewview.results._summaries import Row
 
 EPILOG = examples(
     "fewview results", "everything in the default store",
@@ -99,7 +99,7 @@ def results(
     import fewview.results._store as stores
     from fewview.evaluate._options import store_path
     from fewview.ground._errors import FewviewError
-    from fewview.report._rows import FORMATS, render, save
+    from fewview.ground._rows import FORMATS, render, save
 
     if format not in FORMATS:
         raise FewviewError(f"--format {format}: use one of {', '.join(FORMATS)}")
@@ -254,14 +254,14 @@ def _chosen(columns: str | None, rows: list[Row], usual: tuple[str, ...]) -> tup
 
 def _differing(rows: list[Row]) -> list[str]:
     """What tells these groups apart, beside data set, method and missing rate."""
-    from fewview.results._summaries import cell_text
+    from fewview.ground._rows import cell_text
 
     return [key for key in KEYS if len({cell_text(row.get(key)) for row in rows}) > 1]
 
 
 def _print_groups(rows: list[Row]) -> None:
     """Print groups in few columns, for a terminal: numbers with their errors in one entry."""
-    from fewview.results._summaries import cell_text
+    from fewview.ground._rows import cell_text
 
     keys = _differing(rows)
     header = ["dataset", "method", *keys, "eta", "accuracy", "95 %", "splits", "log-loss", "ECE"]
@@ -285,7 +285,7 @@ def _print_groups(rows: list[Row]) -> None:
 
 
 def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
-    from fewview.results._summaries import cell_text
+    from fewview.ground._rows import cell_text
 
     lines = [[cell_text(row.get(name)) for name in columns] for row in rows]
     right = [

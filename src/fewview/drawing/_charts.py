@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fewview.ground._errors import FewviewError
+from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
 from fewview.results._intervals import Ranking
-from fewview.results._summaries import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

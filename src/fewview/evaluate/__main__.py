@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fewview.evaluate._options import COLUMNS, bench, make_grid, stop_message
     from fewview.evaluate._progress import PlainProgress
     from fewview.ground._errors import FewviewError
-    from fewview.results._summaries import plain_table
+    from fewview.ground._rows import plain_table
 
     running = {name: options.pop(name) for name in ("store", "jobs", "cluster", "json_path")}
     try:

@@ -21,9 +21,9 @@ from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import Grid, Setting, make_method, settings, splits_of
 from fewview.ground._errors import FewviewError
+from fewview.ground._rows import Row
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.results._intervals import standard_error
-from fewview.results._summaries import Row
 
 QUERIES = 15
 RECALL = 0.9

@@ -17,10 +17,11 @@ from fewview.evaluate._grid import PROTOCOLS, Grid
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome, run
 from fewview.ground._errors import FewviewError
+from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
 from fewview.numerics._padding import PADDINGS
 from fewview.results._store import NO_STORE, default_path
-from fewview.results._summaries import Row, summarise_planned
+from fewview.results._summaries import summarise_planned
 from fewview.samples._data import MultiViewData
 from fewview.samples._scaling import SCALINGS
 

@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fewview.evaluate._options import stop_message
     from fewview.evaluate._progress import PlainProgress
     from fewview.ground._errors import FewviewError
+    from fewview.ground._rows import plain_table
     from fewview.paper._compute import Desk, compute_all, describe_plan
     from fewview.paper._studies import Wish, expand_names
-    from fewview.results._summaries import plain_table
 
     try:
         wish = Wish(

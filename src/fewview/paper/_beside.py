@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fewview.datasets._catalogue import get_spec, names
+from fewview.ground._rows import Row
 from fewview.paper._compute import Desk, Gathered, gather
 from fewview.paper._printed import ABLATION, METHODS, TABLES, TRAINED, PaperTable, printed
 from fewview.paper._sheets import Sheet, versions_line
@@ -20,7 +21,6 @@ from fewview.paper._studies import (
     reachable,
     typed,
 )
-from fewview.results._summaries import Row
 
 COLUMNS = (
     "dataset", "method", "eta", "ours", "se", "paper", "paper_se", "difference", "range_low",

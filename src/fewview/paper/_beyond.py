@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fewview.drawing._pictures import SMALL, Picture, dress, look_of, new_figure
+from fewview.ground._rows import Row
 from fewview.paper._beside import protocol
 from fewview.paper._compute import Desk, Gathered, gather
+from fewview.paper._pictures import SMALL, Picture, dress, look_of, new_figure
 from fewview.paper._printed import METHODS
 from fewview.paper._sheets import Sheet, versions_line
 from fewview.paper._studies import (
@@ -19,7 +20,6 @@ from fewview.paper._studies import (
     missing_kinds,
     parts_of,
 )
-from fewview.results._summaries import Row
 
 SHORT = {"handwritten": "handwritten", "cub_googlenet_doc2vec": "cub", "scene15": "scene15"}
 PRINTED = {ours: theirs for theirs, ours in METHODS.items()} | {

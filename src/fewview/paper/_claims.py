@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fewview.ground._rows import Row
 from fewview.paper._compute import Desk, Gathered, gather
 from fewview.paper._printed import ABLATION, FEW_SHOT, METHODS, SIX, TRAINED, printed
 from fewview.paper._sheets import Sheet, versions_line
@@ -31,7 +32,6 @@ from fewview.paper._studies import (
     parts_of,
     typed,
 )
-from fewview.results._summaries import Row
 
 Key = tuple[Hashable, ...]
 Values = Mapping[int, float]

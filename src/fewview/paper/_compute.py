@@ -17,10 +17,11 @@ from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import run
 from fewview.ground._errors import FewviewError
+from fewview.ground._rows import Row
 from fewview.paper._studies import Part, Wish
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE, Store
-from fewview.results._summaries import Row, summarise_planned
+from fewview.results._summaries import summarise_planned
 
 ANY_DEVICE = "any"
 

@@ -7,7 +7,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fewview.drawing._pictures import (
+from fewview.engine._registry import names as method_names
+from fewview.evaluate._runner import versions
+from fewview.ground._errors import FewviewError
+from fewview.ground._rows import Row
+from fewview.paper._embeddings import Cloud, latent_cloud, set_stage, tsne
+from fewview.paper._pictures import (
     SMALL,
     Picture,
     bare,
@@ -15,13 +20,8 @@ from fewview.drawing._pictures import (
     new_figure,
     scatter_map,
 )
-from fewview.engine._registry import names as method_names
-from fewview.evaluate._runner import versions
-from fewview.ground._errors import FewviewError
-from fewview.paper._embeddings import Cloud, latent_cloud, set_stage, tsne
 from fewview.paper._sheets import Sheet, versions_line
 from fewview.paper._studies import MARGINAL, Wish, has_data
-from fewview.results._summaries import Row
 
 PANELS = {
     "Concat": "proto", "CPM": "cpm", "CPM-GAN": "cpm-gan", "COMPLETER": "completer",

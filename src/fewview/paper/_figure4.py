@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from fewview.datasets._catalogue import get_spec
 from fewview.drawing._charts import COLOURS
-from fewview.drawing._pictures import (
+from fewview.evaluate._runner import versions
+from fewview.ground._rows import Row
+from fewview.methods.ugda._ugda import UGDA
+from fewview.paper._beside import protocol
+from fewview.paper._compute import Desk, Gathered, gather
+from fewview.paper._embeddings import set_stage, tsne
+from fewview.paper._pictures import (
     MEDIUM,
     SMALL,
     Picture,
@@ -23,14 +29,8 @@ from fewview.drawing._pictures import (
     new_figure,
     scatter_map,
 )
-from fewview.evaluate._runner import versions
-from fewview.methods.ugda._ugda import UGDA
-from fewview.paper._beside import protocol
-from fewview.paper._compute import Desk, Gathered, gather
-from fewview.paper._embeddings import set_stage, tsne
 from fewview.paper._sheets import Sheet, versions_line
 from fewview.paper._studies import Wish, aggregator_methods, parts_of
-from fewview.results._summaries import Row
 
 SETS = {"cub_googlenet_doc2vec": "cub", "scene15": "scene15"}
 MARKS = {"A": 1, "B": 5, "C": 30}  # iterations

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fewview.drawing._pictures import SMALL, Picture, dress, look_of, new_figure
+from fewview.ground._rows import Row
 from fewview.paper._beside import protocol
 from fewview.paper._compute import Desk, Gathered, gather
+from fewview.paper._pictures import SMALL, Picture, dress, look_of, new_figure
 from fewview.paper._sheets import Sheet, versions_line
 from fewview.paper._studies import BASE_METHODS, Wish, parts_of
-from fewview.results._summaries import Row
 
 COLUMNS = ("eta", "method", "base_classes", "accuracy", "deviation", "repetitions", "episodes")
 TEXT_NUMBERS = (

@@ -9,7 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fewview.drawing._pictures import (
+from fewview.evaluate._runner import versions
+from fewview.ground._rows import Row
+from fewview.methods.ugda._ugda import UGDA
+from fewview.paper._embeddings import set_stage, tsne
+from fewview.paper._pictures import (
     MEDIUM,
     Picture,
     bare,
@@ -17,12 +21,8 @@ from fewview.drawing._pictures import (
     new_figure,
     scatter_map,
 )
-from fewview.evaluate._runner import versions
-from fewview.methods.ugda._ugda import UGDA
-from fewview.paper._embeddings import set_stage, tsne
 from fewview.paper._sheets import Sheet, versions_line
 from fewview.paper._studies import Wish
-from fewview.results._summaries import Row
 
 SETS = ("caltech102", "scene15")
 PANELS = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fewview.drawing._pictures import Picture, dress, look, new_figure
+from fewview.ground._rows import Row
 from fewview.paper._compute import Desk, Gathered, gather
+from fewview.paper._pictures import Picture, dress, look, new_figure
 from fewview.paper._sheets import Sheet, versions_line
 from fewview.paper._studies import NEIGHBOURS, Wish, hyper_methods, parts_of
-from fewview.results._summaries import Row
 
 PANELS = {
     "iter": "iter (solver=adam)", "N": "N (solver=adam)", "N_F": "$N_F$", "k": "k",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fewview.drawing._pictures import Picture
 from fewview.paper._compute import Desk
+from fewview.paper._pictures import Picture
 from fewview.paper._printed import TABLES
 from fewview.paper._sheets import Sheet
 from fewview.paper._studies import BEYOND, Wish

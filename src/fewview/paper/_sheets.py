@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
+from fewview.ground._rows import Row, plain_table, render, tex
 from fewview.ground._whole_files import replacing
-from fewview.report._rows import render
-from fewview.results._summaries import Row, plain_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +102,7 @@ class Sheet:
             for n in self.columns
         )
         comments = [f"% {line}" for line in self.head()]
-        caption = _tex(f"{self.title}. {self.protocol}.")
+        caption = tex(f"{self.title}. {self.protocol}.")
         return "\n".join(
             [*comments, r"% needs \usepackage{longtable}", rf"\begin{{longtable}}{{{kinds}}}",
              rf"\caption{{{caption}}}\\", r"\hline", header, r"\hline", r"\endhead", *lines,
@@ -138,12 +137,6 @@ def entry(value: Any, column: str = "") -> str:
             return f"{value:.3g}"
         return f"{value:+.2f}" if column.startswith("difference") else f"{value:.2f}"
     return str(value)
-
-
-def _tex(text: str) -> str:
-    from fewview.report._rows import _LATEX
-
-    return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
 def versions_line(stored: Sequence[str] = ()) -> str:

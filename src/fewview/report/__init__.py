@@ -4,6 +4,7 @@ Nothing here computes a result: rows come from `evaluate/summary.py`. Matplotlib
 imported by the functions that draw and print.
 """
 
-from fewview.report._rows import FORMATS, pivot, render
+from fewview.ground._rows import FORMATS, render
+from fewview.results._summaries import pivot
 
 __all__ = ["FORMATS", "pivot", "render"]

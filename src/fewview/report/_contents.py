@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from fewview.ground._errors import FewviewError
+from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
 from fewview.results._intervals import PairedComparison, Ranking, average_ranks, compare_paired
 from fewview.results._metrics import expected_calibration_error
 from fewview.results._stale import STALE, UNKNOWN, statuses
-from fewview.results._summaries import Row, label, split_name, summarise
+from fewview.results._summaries import label, split_name, summarise
 
 ALPHA = 0.05
 # Results that share these were computed on the same episodes.

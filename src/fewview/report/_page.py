@@ -20,6 +20,7 @@ from markupsafe import Markup
 import fewview.drawing._svg as svg
 from fewview._version import __version__
 from fewview.datasets._catalogue import get_spec, names
+from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
 from fewview.paper._printed import METHODS as PAPER_METHODS
 from fewview.paper._printed import TABLES as PAPER_TABLES
@@ -40,7 +41,6 @@ from fewview.report._examples import Example, example
 from fewview.report._provenance import commands, missing_cells, versions
 from fewview.results._intervals import Ranking
 from fewview.results._store import Store
-from fewview.results._summaries import Row
 
 # Methods in colour at first; the others are grey lines until switched on.
 N_SHOWN = 6

@@ -7,11 +7,13 @@ added, none is renamed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fewview.ground._errors import FewviewError
+from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
 from fewview.results._intervals import (
     PairedComparison,
@@ -23,7 +25,6 @@ from fewview.results._intervals import (
 )
 from fewview.results._metrics import expected_calibration_error
 
-Row = dict[str, Any]
 # What the results of one row have in common; class splits and episodes are summed up.
 GROUP = (
     "dataset", "base", "method", "tune", "scaling", "padding", "way", "shot", "queries",
@@ -278,47 +279,70 @@ def _shared(tables: Iterable[dict[str, float]]) -> list[str]:
     return [split for split in first if all(split in other for other in others)]
 
 
-def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Write rows as aligned text, for logs and machines without rich.
+@dataclass(frozen=True)
+class Pivot:
+    """Accuracy of methods over missing rates on one data set.
+
+    Attributes:
+        title: data set and task.
+        header: column names.
+        lines: one per method, best mean accuracy first.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+def pivot(rows: Sequence[Row], line_break: str = " ") -> list[Pivot]:
+    """Arrange rows as one table per data set: methods down, missing rates across.
+
+    An entry reads `84.2 ±0.6 (76-94)`: accuracy in percent, standard error over episodes, lowest
+    and highest class split.
+
+    Args:
+        rows: of `evaluate.bench`.
+        line_break: what to put before the bracket; a line break makes narrow tables.
 
     Example:
-        >>> print(plain_table([{"method": "proto", "accuracy": 83.456}], ["method", "accuracy"]))
-        method  accuracy
-        proto      83.46
+        >>> row = {"dataset": "digits", "method": "proto", "way": 3, "shot": 1, "eta": 0.0,
+        ...        "accuracy": 84.15, "standard_error": 0.59, "split_low": 75.6,
+        ...        "split_high": 93.6, "n_episodes": 400, "n_splits": 10, "seconds": 1.0}
+        >>> pivot([row])[0].lines
+        (('proto', '84.2 ±0.6 (76-94)', '1.0'),)
     """
-    texts = [[cell_text(row.get(column)) for column in columns] for row in rows]
-    numeric = [all(_is_number(row.get(column)) for row in rows) for column in columns]
-    widths = [
-        max(len(column), *(len(line[k]) for line in texts)) if texts else len(column)
-        for k, column in enumerate(columns)
-    ]
-    lines = [list(columns), *texts]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, numeric, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    out = []
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        here = [row for row in rows if row["dataset"] == dataset]
+        etas = sorted({row["eta"] for row in here})
+        methods: dict[str, dict[float, Row]] = {}
+        for row in here:
+            methods.setdefault(row["method"], {})[row["eta"]] = row
+
+        lines = []
+        for name in sorted(methods, key=lambda name: _order(methods[name], len(etas))):
+            entries = [_entry(methods[name].get(eta), line_break) for eta in etas]
+            seconds = sum(row["seconds"] for row in methods[name].values())
+            lines.append((name, *entries, f"{seconds:.1f}"))
+        first = here[0]
+        title = (
+            f"{dataset}: {first['way']}-way {first['shot']}-shot, {first['n_splits']} class "
+            f"split(s), {first['n_episodes']} episodes per entry"
+        )
+        header = ("method", *(f"eta {eta:.3g}" for eta in etas), "seconds")
+        out.append(Pivot(title, header, tuple(lines)))
+    return out
 
 
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+def _order(found: dict[float, Row], count: int) -> tuple[bool, float]:
+    """Best mean accuracy first; methods that lack a missing rate cannot be compared and go last."""
+    return len(found) < count, -sum(float(row["accuracy"]) for row in found.values()) / len(found)
 
 
-def cell_text(value: Any) -> str:
-    """Write one value for people: two decimals, nothing for None.
-
-    Example:
-        >>> cell_text(1.23456), cell_text(None), cell_text(3), cell_text(0.00012)
-        ('1.23', '', '3', '0.00012')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.2g}" if 0 < abs(value) < 0.005 else f"{value:.2f}"
-    if isinstance(value, (list, tuple)):
-        return "; ".join(map(str, value))
-    return str(value)
+def _entry(row: Row | None, line_break: str) -> str:
+    if row is None:
+        return "-"
+    text = f"{row['accuracy']:.1f} ±{row['standard_error']:.1f}"
+    if row["split_low"] is None:
+        return text
+    return f"{text}{line_break}({row['split_low']:.0f}-{row['split_high']:.0f})"

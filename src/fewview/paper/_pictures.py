@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fewview.drawing._charts import COLOURS, MARKERS, save_figure
+from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
 from fewview.paper._sheets import Sheet
-from fewview.results._summaries import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

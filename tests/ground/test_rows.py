@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from fewview.drawing._charts import accuracy_curves, critical_difference_diagram, save_figure
-from fewview.report._rows import pivot, render, save
+from fewview.ground._rows import render, save
 from fewview.results._intervals import average_ranks
+from fewview.results._summaries import pivot
 from fewview.samples import FewviewError
 
 

@@ -1,6 +1,6 @@
-"""Tables of results: a pivot for reading, and exports of rows as text in the usual formats.
+"""Rows of plain values as text: aligned columns, CSV, JSON, Parquet, LaTeX, Markdown.
 
-Rows are dicts as `evaluate/summary.py` makes them; columns are chosen by name.
+Results, predictions and sheets of the paper are all written by this one file.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 from fewview.ground._errors import FewviewError
 from fewview.ground._whole_files import replacing
-from fewview.results._summaries import Row, cell_text, plain_table
 
+Row = dict[str, Any]
 FORMATS = ("table", "csv", "json", "parquet", "latex", "markdown")
 _LATEX = {
     "\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
@@ -24,73 +23,50 @@ _LATEX = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Pivot:
-    """Accuracy of methods over missing rates on one data set.
-
-    Attributes:
-        title: data set and task.
-        header: column names.
-        lines: one per method, best mean accuracy first.
-    """
-
-    title: str
-    header: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-
-
-def pivot(rows: Sequence[Row], line_break: str = " ") -> list[Pivot]:
-    """Arrange rows as one table per data set: methods down, missing rates across.
-
-    An entry reads `84.2 ±0.6 (76-94)`: accuracy in percent, standard error over episodes, lowest
-    and highest class split.
-
-    Args:
-        rows: of `evaluate.bench`.
-        line_break: what to put before the bracket; a line break makes narrow tables.
+def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Write rows as aligned text, for logs and machines without rich.
 
     Example:
-        >>> row = {"dataset": "digits", "method": "proto", "way": 3, "shot": 1, "eta": 0.0,
-        ...        "accuracy": 84.15, "standard_error": 0.59, "split_low": 75.6,
-        ...        "split_high": 93.6, "n_episodes": 400, "n_splits": 10, "seconds": 1.0}
-        >>> pivot([row])[0].lines
-        (('proto', '84.2 ±0.6 (76-94)', '1.0'),)
+        >>> print(plain_table([{"method": "proto", "accuracy": 83.456}], ["method", "accuracy"]))
+        method  accuracy
+        proto      83.46
     """
-    out = []
-    for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        here = [row for row in rows if row["dataset"] == dataset]
-        etas = sorted({row["eta"] for row in here})
-        methods: dict[str, dict[float, Row]] = {}
-        for row in here:
-            methods.setdefault(row["method"], {})[row["eta"]] = row
-
-        lines = []
-        for name in sorted(methods, key=lambda name: _order(methods[name], len(etas))):
-            entries = [_entry(methods[name].get(eta), line_break) for eta in etas]
-            seconds = sum(row["seconds"] for row in methods[name].values())
-            lines.append((name, *entries, f"{seconds:.1f}"))
-        first = here[0]
-        title = (
-            f"{dataset}: {first['way']}-way {first['shot']}-shot, {first['n_splits']} class "
-            f"split(s), {first['n_episodes']} episodes per entry"
-        )
-        header = ("method", *(f"eta {eta:.3g}" for eta in etas), "seconds")
-        out.append(Pivot(title, header, tuple(lines)))
-    return out
+    texts = [[cell_text(row.get(column)) for column in columns] for row in rows]
+    numeric = [all(_is_number(row.get(column)) for row in rows) for column in columns]
+    widths = [
+        max(len(column), *(len(line[k]) for line in texts)) if texts else len(column)
+        for k, column in enumerate(columns)
+    ]
+    lines = [list(columns), *texts]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
+    )
 
 
-def _order(found: dict[float, Row], count: int) -> tuple[bool, float]:
-    """Best mean accuracy first; methods that lack a missing rate cannot be compared and go last."""
-    return len(found) < count, -sum(float(row["accuracy"]) for row in found.values()) / len(found)
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
-def _entry(row: Row | None, line_break: str) -> str:
-    if row is None:
-        return "-"
-    text = f"{row['accuracy']:.1f} ±{row['standard_error']:.1f}"
-    if row["split_low"] is None:
-        return text
-    return f"{text}{line_break}({row['split_low']:.0f}-{row['split_high']:.0f})"
+def cell_text(value: Any) -> str:
+    """Write one value for people: two decimals, nothing for None.
+
+    Example:
+        >>> cell_text(1.23456), cell_text(None), cell_text(3), cell_text(0.00012)
+        ('1.23', '', '3', '0.00012')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2g}" if 0 < abs(value) < 0.005 else f"{value:.2f}"
+    if isinstance(value, (list, tuple)):
+        return "; ".join(map(str, value))
+    return str(value)
 
 
 def render(rows: Sequence[Row], columns: Sequence[str], format: str = "table") -> str:
@@ -124,9 +100,7 @@ def render(rows: Sequence[Row], columns: Sequence[str], format: str = "table") -
             "| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines
         )
     if format == "latex":
-        body = [
-            " & ".join(_tex(text) for text in line) + r" \\" for line in [list(columns), *texts]
-        ]
+        body = [" & ".join(tex(text) for text in line) + r" \\" for line in [list(columns), *texts]]
         kinds = "".join("r" if _numeric(rows, column) else "l" for column in columns)
         return "\n".join(
             [rf"\begin{{tabular}}{{{kinds}}}", r"\hline", body[0], r"\hline", *body[1:], r"\hline",
@@ -173,7 +147,8 @@ def _flat(value: Any) -> Any:
     return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """Escape what LaTeX would read as commands."""
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
