@@ -185,8 +185,20 @@ class FittedBase:
         """Parameters of a method that differ from those it was fitted with."""
         if type(method).__name__ != self.method:
             return [f"the method (now {type(method).__name__})"]
-        before = set(self.key.split(","))
-        return [part for part in method.key().split(",") if part not in before]
+        before = set(split_key(self.key))
+        return [part for part in split_key(method.key()) if part not in before]
+
+
+def split_key(key: str) -> list[str]:
+    """Split a key at the commas between a method's own parameters, not at those of its parts."""
+    parts, depth = [""], 0
+    for sign in key:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
 
 
 def refuse_overlap(base: Any, novel: Any) -> None:
