@@ -30,7 +30,8 @@ from memory import peak_memory
 
 import fewview.engine._contract as method_base
 from fewview.datasets import class_split, get_spec, is_present, load
-from fewview.engine._contract import Method, scale_base
+from fewview.engine._contract import scale_base
+from fewview.engine._method import Method
 from fewview.engine._registry import create
 from fewview.episodes import EpisodeSampler, TaskSpec, ViewTensors
 from fewview.methods.marginal._covariances import MarginalStatistics

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fewview import FewviewError
-from fewview.engine._contract import Method, State, Tags
+from fewview.engine._method import Method
 from fewview.engine._registry import register
+from fewview.engine._state import State, Tags
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, squared_distances
 

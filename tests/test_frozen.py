@@ -319,7 +319,7 @@ VARYING = (
     (r'"(seconds|seconds_base)": [0-9.e+-]+', r'"\1": TIME'),
     (r"\b\d+(\.\d+)? (s|min|kB)\b", r"N \2"),
     (r"\d+(\.\d+)?(e[+-]\d+)? cells/s", "N cells/s"),
-    (r"and (\S+) is \d+ times as fast", r"and \1 is N times as fast"),
+    (r", and \S+ is \d+ times as fast", ""),
     (r"fewview \d+\.\d+\.\d+\S*", "fewview VERSION"),
 )
 
@@ -433,12 +433,16 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.xdist_group("frozen commands")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_commands_print(name: str, printed: dict[str, str]) -> None:
-    wanted = path_of(name).read_text(encoding="utf-8")
-    assert words(printed[name]) == words(wanted)
+    # Lines that say how far a run is come every two seconds: as many as the machine is slow.
+    found, wanted = (
+        re.sub(r"^\[\d+/\d+\] .* cells/s, .*\n", "", text, flags=re.MULTILINE)
+        for text in (printed[name], path_of(name).read_text(encoding="utf-8"))
+    )
+    assert words(found) == words(wanted)
     # Results are in float32, whose last digits differ between processors.
-    np.testing.assert_allclose(numbers(printed[name]), numbers(wanted), rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(numbers(found), numbers(wanted), rtol=1e-4, atol=2e-5)
     if name.startswith("help"):
-        assert printed[name] == wanted
+        assert found == wanted
 
 
 # ---------------------------------------------------------------------- recording

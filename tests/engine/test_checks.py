@@ -8,8 +8,9 @@ from torch import Tensor
 
 from fewview import FewviewError, create
 from fewview.engine._checks import CHECKS, check_method
-from fewview.engine._contract import Method, State, Tags
+from fewview.engine._method import Method
 from fewview.engine._registry import get_entry, names
+from fewview.engine._state import State, Tags
 from fewview.methods.proto import Proto
 from fewview.numerics._batch import EpisodeBatch
 

@@ -26,9 +26,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fewview import FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.engine._checks import synthetic_data
-from fewview.engine._contract import Method
 from fewview.engine._fitted import FittedBase, usual_task
-from fewview.engine._inputs import as_data
+from fewview.engine._method import Method
 from fewview.engine._registry import names
 from fewview.engine._streaming import BaseStream
 from fewview.methods.combined import Combined
@@ -39,6 +38,7 @@ from fewview.methods.marginal._unlabelled import oas_shrinkage
 from fewview.methods.proto import Proto
 from fewview.methods.ptmap import PTMAP
 from fewview.methods.ugda import UGDA
+from fewview.samples._inputs import as_data
 
 NAN = float("nan")
 BASE, NOVEL = synthetic_data()

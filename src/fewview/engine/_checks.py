@@ -18,11 +18,12 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from fewview.engine._contract import Method, Prepared
+from fewview.engine._method import Method
+from fewview.engine._state import Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
 
 WAY = 3
@@ -100,16 +101,8 @@ class Case:
         """Return the method, what it learnt from the base set, and a batch of scaled tasks."""
         method = method or self.method64
         prepared = method.prepare_base(self.base, task)
-        return method, prepared, gather(method, prepared, self.novel, self.episodes(task, count))
-
-
-def gather(
-    method: Method, prepared: Prepared, data: MultiViewData, episodes: Episodes
-) -> EpisodeBatch:
-    """Build the scaled tensors of some tasks, as `Method.score_episodes` does, with labels."""
-    scaled = prepared.scaling.transform(data.like(prepared.reference), np.dtype(method.dtype).type)
-    dtype = torch.float64 if method.dtype == "float64" else torch.float32
-    return ViewTensors.of(scaled, method.torch_device, dtype).gather(episodes)
+        episodes = self.episodes(task, count)
+        return method, prepared, method.scaled(self.novel, prepared).gather(episodes)
 
 
 def _probabilities(method: Method, prepared: Prepared, batch: EpisodeBatch) -> Tensor:
@@ -267,9 +260,9 @@ def check_view_order(case: Case) -> None:
     )
     base, novel = case.base.select_views(order), case.novel.select_views(order)
     prepared, other = method.prepare_base(case.base, task), method.prepare_base(base, task)
-    batch = gather(method, prepared, case.novel, episodes)
+    batch = method.scaled(case.novel, prepared).gather(episodes)
     before = _probabilities(method, prepared, batch)
-    after = _probabilities(method, other, gather(method, other, novel, turned))
+    after = _probabilities(method, other, method.scaled(novel, other).gather(turned))
     _compare(case, before, after, batch, "views in another order")
 
 
