@@ -217,5 +217,50 @@ def test_looking_at_data_does_not_load_torch() -> None:
     assert not loaded_by(code) & {"torch", "sklearn", "matplotlib", "pandas", "typer"}
 
 
+def test_every_method_can_be_imported_from_the_package() -> None:
+    from fewview.engine._registry import get_entry
+    from fewview.methods import CATALOGUE
+
+    for name, module in CATALOGUE.items():
+        factory = get_entry(name).factory
+        assert getattr(fewview, factory.__name__) is factory
+        assert factory.__module__.startswith(f"fewview.methods.{module}")
+    folder = SOURCE / "methods"
+    there = {path.stem for path in folder.iterdir() if not path.stem.startswith("_")}
+    assert there == set(CATALOGUE.values())
+
+
+def loaded_rooms(code: str) -> set[str]:
+    """Modules of the package that are loaded after running some code in a fresh interpreter."""
+    probe = f"{code}\nimport sys\nprint(*[m for m in sys.modules if m.startswith('fewview.')])"
+    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return set(run.stdout.splitlines()[-1].split())
+
+
+def test_loading_one_model_loads_one_method() -> None:
+    model = Path(__file__).parent / "frozen" / "models" / "proto.model"
+    loaded = loaded_rooms(f"import fewview; fewview.load_model({str(model)!r})")
+    methods = {name for name in loaded if name.startswith("fewview.methods.")}
+    assert methods == {"fewview.methods.proto"}
+    assert not any(room in name for name in loaded for room in (".evaluate", ".results", ".report"))
+
+
+def test_predictions_are_written_without_the_evaluation(tmp_path: Path) -> None:
+    lines = ["id,a,b", *(f"s{n},{n}.5,{-n}.0" for n in range(6))]
+    for part in ("support", "query"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "view.csv").write_text("\n".join(lines))
+    labels = ["id,label", *(f"s{n},{'xy'[n % 2]}" for n in range(6))]
+    (tmp_path / "support" / "labels.csv").write_text("\n".join(labels))
+    command = "predict --method proto --support support --query query -o out.csv"
+    loaded = loaded_rooms(
+        f"import os, sys; os.chdir({str(tmp_path)!r})\n"
+        f"sys.argv = ['fewview', *{command.split()!r}]\nfrom fewview.cli import main\ntry: main()\nexcept SystemExit as stop: assert not stop.code"
+    )
+    assert (tmp_path / "out.csv").exists()
+    rooms = {name.split(".")[1] for name in loaded}
+    assert not rooms & {"evaluate", "results", "report", "paper", "drawing"}
+
+
 def test_the_package_is_typed() -> None:
     assert (SOURCE / "py.typed").is_file()

@@ -93,6 +93,31 @@ def test_clone_that_loses_parameters_is_found() -> None:
         check_method(Forgetful(), only=["parameters"])
 
 
+class Careless(Proto):
+    sharpness = 3.0
+
+
+def test_a_parameter_without_annotation_is_found() -> None:
+    with pytest.raises(AssertionError, match=r"write 'sharpness: float = 3\.0', or annotate it"):
+        check_method(Careless(), only=["parameters"])
+
+
+class Own(Proto):
+    """A method of somebody's own, without any decorator."""
+
+    name = "own"
+    size: int = 3
+    scaling = "unit"
+
+
+def test_a_class_is_a_dataclass_by_itself_and_a_plain_value_is_a_new_default() -> None:
+    assert Own().get_params()["size"] == 3
+    assert Own(size=4).key() == Own().key().replace("size=3", "size=4")
+    assert (Own().scaling, Own(scaling="none").scaling) == ("unit", "none")
+    assert "scaling=unit" in Own().key()
+    check_method(Own(), only=["parameters"])
+
+
 def test_unknown_check() -> None:
     with pytest.raises(FewviewError, match="no check 'colour'"):
         check_method(Proto(), only=["colour"])

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import get_annotations
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
+from fewview.engine._contract import Contract
 from fewview.engine._method import Method
 from fewview.engine._state import Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
@@ -150,6 +152,12 @@ def check_parameters(case: Case) -> None:
     """`get_params`, `set_params`, `clone` and pickling keep every parameter."""
     method = case.method
     parameters = method.get_params(deep=False)
+    for name, value in _undeclared(type(method)).items():
+        assert name in parameters, (
+            f"{name} = {value!r} has no annotation, so it is no parameter and no part of a "
+            f"result's key; write '{name}: {type(value).__name__} = {value!r}', or annotate it "
+            "with ClassVar if it is the same for all instances"
+        )
     for name, value in parameters.items():
         assert getattr(method, name) is value, f"parameter {name!r} is not stored as it was given"
     copy = clone(method)
@@ -161,6 +169,18 @@ def check_parameters(case: Case) -> None:
     learnt = [name for name in vars(clone(method)) if name.endswith("_")]
     assert not learnt, f"{learnt} exists before fit"
     assert method.name, "the class has no name; use @register or set the class attribute `name`"
+
+
+def _undeclared(factory: type[Method]) -> dict[str, Any]:
+    """Values in the bodies of a method's classes that look like parameters and are not declared."""
+    out: dict[str, Any] = {}
+    for kind in factory.__mro__[: factory.__mro__.index(Method)]:
+        for name, value in vars(kind).items():
+            plain = isinstance(value, (bool, int, float, str, tuple, list, dict, type(None)))
+            declared = name in get_annotations(kind) or name in vars(Contract)
+            if plain and not declared and not name.startswith("_"):
+                out[name] = value
+    return out
 
 
 def check_estimator(case: Case) -> None:
