@@ -119,7 +119,8 @@ def _base_classes(gathered: Sequence[Gathered], wish: Wish) -> Drawn:
             axis.fill_between(x, y - band, y + band, color=style["color"], alpha=0.18, linewidth=0)
         ticks = {np.log2(size): str(size) for size in sizes}
         _dress(axis, ticks, f"caltech102, $\\eta$ = {eta:g}", "number of base classes")
-    axes[0].legend(fontsize=SMALL, frameon=False)
+    if rows:
+        axes[0].legend(fontsize=SMALL, frameon=False)
     repetitions = len({item.part.tag[1] for item in gathered})
     protocol = (
         f"{protocol_line(gathered, wish)}; novel classes of split 0; {repetitions} repetitions, "
