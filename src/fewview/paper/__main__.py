@@ -33,20 +33,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill a store.
-
-    Args:
-        arguments: those of the process when None.
-
-    Returns:
-        Exit status: 0 done, 1 some cells failed, 2 wrong input, 130 stopped by Ctrl-C.
-    """
+    """Fill a store; exit status 0 done, 1 some cells failed, 2 wrong input, 130 stopped."""
     options = parser().parse_args(arguments)
     from fewview.evaluate._options import stop_message
     from fewview.evaluate._progress import PlainProgress
     from fewview.ground._errors import FewviewError
     from fewview.ground._rows import plain_table
-    from fewview.paper._compute import Desk, compute_all, describe_plan
+    from fewview.paper._compute import PLAN_COLUMNS, Desk, compute_all, describe_plan
     from fewview.paper._studies import Wish, expand_names
 
     try:
@@ -61,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
         names = expand_names(options.names)
         if options.plan:
-            columns = ("name", "cells", "stored", "left", "what")
-            print(plain_table(describe_plan(names, wish, desk), columns))
+            print(plain_table(describe_plan(names, wish, desk), PLAN_COLUMNS))
             return 0
         failures = compute_all(names, wish, desk)
     except FewviewError as error:

@@ -1,4 +1,4 @@
-"""Filling and reading the store for a reproduction.
+"""Running what a reproduction needs: filling and reading the store, and saying how it was run.
 
 A part's cells are looked up first, for the kind of device asked for; only what is not there is
 computed. So results that another machine has computed are used here without its device.
@@ -6,45 +6,45 @@ computed. So results that another machine has computed are used here without its
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from fewview._version import __version__
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import run
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
-from fewview.paper._studies import Part, Wish
+from fewview.paper._studies import Part, Wish, parts_of
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE, Store
 from fewview.results._summaries import summarise_planned
 
 ANY_DEVICE = "any"
+# Columns of sheets -> of `fewview bench`.
+SHORT_COLUMNS = {
+    "se": "standard_error", "range_low": "split_low", "range_high": "split_high",
+    "splits": "n_splits", "episodes": "n_episodes",
+}  # fmt: skip
+PLAN_COLUMNS = ("name", "cells", "stored", "left", "what")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """Where results come from and who computes them.
+    """Where results come from and who computes them."""
 
-    Attributes:
-        store: file of results, `"none"`, or None for the default place.
-        others: further stores; what they have is copied into `store`.
-        jobs: number of processes.
-        cluster: address of a Dask scheduler that computes instead.
-        progress: is told how far each grid is.
-        compute: False only reads what is stored.
-    """
-
-    store: str | None = None
-    others: tuple[str, ...] = ()
+    store: str | None = None  # a file, "none", or None for the default place
+    others: tuple[str, ...] = ()  # further stores; what they have is copied into `store`
     jobs: int = 1
-    cluster: str | None = None
-    progress: Progress | None = None
-    compute: bool = True
+    cluster: str | None = None  # address of a Dask scheduler that computes instead
+    progress: Progress = field(default_factory=Progress)
+    compute: bool = True  # False only reads what is stored
 
     def __post_init__(self) -> None:
         for other in self.others:
@@ -59,7 +59,7 @@ class Desk:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What is known about a part: its planned cells and their results."""
+    """What is known about a part: its planned cells, their results, and why cells failed."""
 
     part: Part
     cells: tuple[Cell, ...]
@@ -68,8 +68,14 @@ class Gathered:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One row per data set, method and missing rate, as `fewview bench` has them."""
-        return summarise_planned(self.cells, self.results)
+        """One row per data set, method and missing rate, as `fewview bench` has them and more."""
+        labels = {text: label for label, text in self.part.methods.items()}
+        return [
+            row
+            | {short: row[name] for short, name in SHORT_COLUMNS.items()}
+            | {"label": labels.get(row["method"])}
+            for row in summarise_planned(self.cells, self.results)
+        ]
 
     def row(self, method: str, eta: float) -> Row | None:
         """The row of one method, as typed, and missing rate."""
@@ -77,6 +83,11 @@ class Gathered:
             if row["method"] == method and abs(row["eta"] - eta) < 1e-9:
                 return row
         return None
+
+    def labelled(self) -> list[Row]:
+        """The rows in the order of the part's lines, each of them by missing rate."""
+        order = list(self.part.methods)
+        return sorted(self.rows, key=lambda row: (order.index(row["label"]), row["eta"]))
 
     def per_split(self, method: str, eta: float) -> dict[int, float]:
         """Mean accuracy in percent of every class split."""
@@ -93,12 +104,7 @@ class Gathered:
 
 
 def kinds_of(device: str) -> tuple[str, ...]:
-    """Kinds of device whose stored results count, the preferred one first.
-
-    Example:
-        >>> kinds_of("cuda:0"), kinds_of("any")
-        (('cuda',), ('cuda', 'cpu'))
-    """
+    """Kinds of device whose stored results count, the preferred one first."""
     if device == ANY_DEVICE:
         return ("cuda", "cpu")
     if device == "auto":
@@ -109,13 +115,7 @@ def kinds_of(device: str) -> tuple[str, ...]:
 
 
 def planned(grid: Grid) -> list[Cell]:
-    """The cells of a grid as this machine would plan them, whatever device they are meant for.
-
-    Example:
-        >>> grid = Grid(datasets=("digits",), methods=("proto",), splits=1, device="cuda")
-        >>> [cell.device for cell in planned(grid)]
-        ['cuda']
-    """
+    """The cells of a grid as this machine would plan them, whatever device they are meant for."""
     (kind, *_) = kinds_of(grid.device)
     return [replace(cell, device=kind) for cell in plan(replace(grid, device="cpu"))]
 
@@ -148,31 +148,19 @@ def stored(
 
 
 def gather(part: Part, desk: Desk) -> Gathered:
-    """Find or compute the results of one part.
-
-    Args:
-        part: what is wanted.
-        desk: where to look and who computes.
-
-    Example:
-        >>> part = Part("x", Grid(datasets=("digits",), methods=("proto",), splits=1, episodes=3))
-        >>> gather(part, Desk(store="none")).row("proto", 0.0)["n_episodes"]
-        3
-    """
-    device = part.grid.device
-    cells = planned(part.grid)
-    copied = _copy(cells, device, desk)
-    cells, results = stored(cells, device, [desk.path, *desk.others])
-    told = desk.progress or Progress()
-    if len({cell.hash for cell in cells}) == len(results) or not desk.compute:
-        if desk.compute:
-            told.message(f"{part.describe()}: all {len(results)} cells are stored{copied}")
-        return Gathered(part, tuple(cells), results)
-    told.message(f"{part.describe()}{copied}")
+    """Find or compute the results of one part."""
     grid = part.grid
-    if device == ANY_DEVICE:
+    cells = planned(grid)
+    copied = _copy(cells, grid.device, desk)
+    cells, results = stored(cells, grid.device, [desk.path, *desk.others])
+    if not desk.compute:
+        return Gathered(part, tuple(cells), results)
+    if len({cell.hash for cell in cells}) == len(results):
+        desk.progress.message(f"{part.describe()}: all {len(results)} cells are stored{copied}")
+        return Gathered(part, tuple(cells), results)
+    desk.progress.message(f"{part.describe()}{copied}")
+    if grid.device == ANY_DEVICE:
         grid = replace(grid, device="auto")
-    # With results from several kinds of device only what is missing may be computed.
     failures: list[tuple[Cell, str]] = []
     for piece in _missing_grids(grid, cells, results):
         outcome = run(
@@ -185,12 +173,20 @@ def gather(part: Part, desk: Desk) -> Gathered:
     return Gathered(part, tuple(cells), results, tuple(failures))
 
 
+def gather_all(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
+    """Find or compute all that a name needs."""
+    return [gather(part, desk) for part in parts_of(name, wish)]
+
+
 def _place(cell: Cell) -> tuple[Any, ...]:
     return (cell.dataset, cell.split, cell.start, cell.method, cell.eta)
 
 
 def _missing_grids(grid: Grid, cells: Sequence[Cell], results: dict[str, Result]) -> list[Grid]:
-    """The grid, or with stored results of several devices one grid per method that lacks cells."""
+    """The grid, or with results of several kinds of device one grid per method that lacks cells.
+
+    Only what is missing may be computed then.
+    """
     if grid.device != "auto":
         return [grid]
     lacking: dict[str, set[float]] = {}
@@ -219,25 +215,13 @@ def _copy(cells: Sequence[Cell], device: str, desk: Desk) -> str:
 
 
 def compute_all(names: Sequence[str], wish: Wish, desk: Desk) -> list[tuple[Cell, str]]:
-    """Compute everything that some names need, and nothing else.
-
-    Args:
-        names: of `studies.NAMES`.
-        wish: how to run them.
-        desk: where results go.
-
-    Returns:
-        Cells that failed, and why.
-    """
-    from fewview.paper._studies import parts_of
-
-    told = desk.progress or Progress()
+    """Compute everything that some names need, and nothing else; return what failed, and why."""
     failures: list[tuple[Cell, str]] = []
     for name in names:
         try:
             parts = parts_of(name, wish)
         except FewviewError as error:
-            told.message(f"{name}: {error}")
+            desk.progress.message(f"{name}: {error}")
             continue
         for part in parts:
             failures += gather(part, desk).failures
@@ -245,13 +229,7 @@ def compute_all(names: Sequence[str], wish: Wish, desk: Desk) -> list[tuple[Cell
 
 
 def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
-    """List the grids behind some names: cells, how many are stored, what is left.
-
-    Returns:
-        Rows with `name`, `cells`, `stored`, `left` and `what`.
-    """
-    from fewview.paper._studies import parts_of
-
+    """List the grids behind some names: rows of `PLAN_COLUMNS`."""
     rows: list[Row] = []
     for name in names:
         try:
@@ -268,3 +246,53 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
                  "left": total - len(results), "what": part.describe()}
             )  # fmt: skip
     return rows
+
+
+# ---------------------------------------------------------------------- how it was run
+
+
+def protocol_line(gathered: Sequence[Gathered], wish: Wish, shapes: str | None = None) -> str:
+    """Describe how results were computed: `shapes`, or what the cells themselves say."""
+    if shapes is None:
+        if not gathered:
+            return "nothing was run"
+        shapes = f"{_shapes(gathered)}; scaling and padding per method as in the paper"
+    devices = sorted({device for item in gathered for device in item.devices}) or ["none"]
+    return f"{'quick: ' if wish.quick else ''}{shapes}; device {' and '.join(devices)}"
+
+
+def _shapes(gathered: Sequence[Gathered]) -> str:
+    """Class splits, episodes and tasks, each with the methods or data sets that have them."""
+    counts: dict[str, list[str]] = {}
+    tasks: dict[str, list[str]] = {}
+    sets = {item.cells[0].dataset for item in gathered if item.cells}
+    for item in gathered:
+        for cell in item.cells[:1]:
+            grid = item.part.grid
+            kind = "repetitions of the one class split" if cell.fixed else "class splits"
+            text = f"{grid.splits} {kind} x {grid.episodes} episodes"
+            # Several sets are told apart by their names, one set by the methods run on it.
+            names = [cell.dataset] if len(sets) > 1 else grid.methods
+            counts.setdefault(text, []).extend(name.partition(":")[0] for name in names)
+            task = f"{cell.way}-way {cell.shot}-shot, {cell.queries} queries per class"
+            tasks.setdefault(task, []).append(cell.dataset)
+    return "; ".join(
+        text if len(found) == 1 else f"{text} for {', '.join(dict.fromkeys(names))}"
+        for found in (counts, tasks)
+        for text, names in found.items()
+    )
+
+
+def versions_line(gathered: Sequence[Gathered] = (), *more: str) -> str:
+    """Versions as stored with results and as `more` has them (JSON), or of this process."""
+    texts = [result.versions for item in gathered for result in item.results.values()]
+    known: dict[str, set[str]] = {}
+    for text in {*texts, *more}:
+        for name, value in json.loads(text).items():
+            known.setdefault(name, set()).add(str(value))
+    if not known:
+        return f"fewview {__version__}, python {platform.python_version()}"
+    order = ("fewview", "python", "numpy", "scipy", "sklearn", "torch")
+    return ", ".join(
+        f"{name} {' and '.join(sorted(known[name]))}" for name in order if name in known
+    )

@@ -6,7 +6,7 @@ each time and not stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +18,8 @@ from fewview.engine._method import Method
 from fewview.engine._state import Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
-from fewview.evaluate._grid import Grid, make_method, settings
+from fewview.evaluate._grid import Grid, make_method, plan, rows_of, settings
+from fewview.methods.marginal._model import filled_in
 from fewview.numerics._batch import EpisodeBatch
 from fewview.paper._studies import Wish
 from fewview.samples._data import MultiViewData
@@ -28,15 +29,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stage:
-    """A data set with one class split and one task drawn from it.
-
-    Attributes:
-        grid: of the data set.
-        novel: samples of the novel classes.
-        base: samples of the base classes.
-        task: the shape of the task.
-        episodes: the task, or several.
-    """
+    """A data set with one class split and one task, or several, drawn from it."""
 
     grid: Grid
     novel: MultiViewData
@@ -45,7 +38,7 @@ class Stage:
     episodes: Episodes
 
     def prepare(self, text: str) -> tuple[Method, Prepared, EpisodeBatch]:
-        """Make a method as typed, let it learn from the base classes, and gather its task."""
+        """Make a method as typed, let it learn from the base classes, and gather its tasks."""
         method = make_method(text, self.grid)
         prepared = method.prepare_base(self.base, self.task)
         batch = method.scaled(self.novel, prepared).gather(self.episodes)
@@ -53,65 +46,43 @@ class Stage:
 
 
 def set_stage(
-    dataset: str, eta: float, wish: Wish, *, way: int | None = None, start: int = 0, count: int = 1
+    dataset: str, eta: float, wish: Wish, *, way: int | None = None, count: int = 1
 ) -> Stage:
-    """Draw the first tasks of class split 0, the same ones that the tables use.
-
-    Args:
-        dataset: known name or file.
-        eta: missing rate.
-        wish: device and folder of data files.
-        way: classes per task; the data set's usual number when None.
-        start: first task.
-        count: number of tasks.
-    """
+    """Draw the first tasks of class split 0, the same ones that the tables use."""
     usable = wish.device != "cpu" and torch.cuda.is_available()
     grid = Grid(
         datasets=(dataset,), methods=("proto",), etas=(eta,), way=way, splits=1, scaling="paper",
         padding="paper", device="cuda" if usable else "cpu", data_dir=wish.data_dir,
     )  # fmt: skip
-    (setting,) = settings(grid)
-    split = setting.source.split(0)
-    novel = setting.source.data[np.isin(setting.source.data.labels, split.novel)]  # type: ignore[arg-type]
-    classes = setting.base_classes(split)
-    base = setting.base.data[np.isin(setting.base.data.labels, classes)]  # type: ignore[arg-type]
-    task = TaskSpec(
-        way=setting.task.way, shot=setting.task.shot, queries=setting.task.queries, eta=eta
-    )
-    episodes = EpisodeSampler(novel, task, name=setting.source.name).draw(start, start + count)
+    (cell,), (setting,) = plan(grid), settings(grid)
+    novel = rows_of(setting.source.data, cell.novel)
+    base = rows_of(setting.base.data, cell.base_classes)
+    task = replace(setting.task, eta=eta)
+    episodes = EpisodeSampler(novel, task, name=cell.dataset).draw(0, count)
     return Stage(grid, novel, base, task, episodes)
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Latent points of one task.
-
-    Attributes:
-        anchors: supports or anchors, [M, L].
-        anchor_labels: their classes, [M].
-        queries: [N, L].
-        query_labels: true classes, [N].
-        accuracy: of the method on this task, in percent.
-        kind: `"support"` or `"anchor"`.
-    """
+    """Latent points of one task: supports or anchors [M, L] and queries [N, L], with classes."""
 
     anchors: Floats
     anchor_labels: NDArray[np.int64]
     queries: Floats
     query_labels: NDArray[np.int64]
-    accuracy: float
-    kind: str
+    accuracy: float = np.nan  # of the method on this task, in percent
+    kind: str = "anchor"  # or "support"
 
     def own_nearest(self) -> float:
-        """Share of queries, in percent, whose nearest support or anchor is of their class.
-
-        Example:
-            >>> one = np.array([[0.0], [9.0]])
-            >>> Cloud(one, np.arange(2), one + 1, np.arange(2), 0.0, "support").own_nearest()
-            100.0
-        """
+        """Share of queries, in percent, whose nearest support or anchor is of their class."""
         gaps = np.linalg.norm(self.queries[:, None] - self.anchors[None], axis=-1)
         return 100 * float((self.anchor_labels[gaps.argmin(1)] == self.query_labels).mean())
+
+    def mapped(self, word: str = "query") -> tuple[Floats, NDArray[np.int64], list[str]]:
+        """All points in the plane by t-SNE, with their classes and kinds."""
+        places = tsne(np.concatenate([self.anchors, self.queries]))
+        labels = np.concatenate([self.anchor_labels, self.query_labels])
+        return places, labels, [self.kind] * len(self.anchors) + [word] * len(self.queries)
 
 
 def latent_cloud(stage: Stage, text: str) -> Cloud:
@@ -136,14 +107,12 @@ def latent_cloud(stage: Stage, text: str) -> Cloud:
     hit = (scores.argmax(-1)[0].cpu().numpy() == truth).mean()
     kind = "anchor" if anchors.shape[1] > one.n_support else "support"
     return Cloud(
-        _plain(anchors[0]), labels[0].cpu().numpy(), _plain(queries[0]), truth, 100 * float(hit),
+        plain(anchors[0]), labels[0].cpu().numpy(), plain(queries[0]), truth, 100 * float(hit),
         kind,
     )  # fmt: skip
 
 
 def _completed(batch: EpisodeBatch, prepared: Prepared) -> tuple[Tensor, Tensor]:
-    from fewview.methods.marginal._model import filled_in
-
     state: Any = prepared.state
     root = torch.linalg.cholesky(state.model.within.double())
     out = []
@@ -153,23 +122,13 @@ def _completed(batch: EpisodeBatch, prepared: Prepared) -> tuple[Tensor, Tensor]
     return out[0].transpose(1, 2), out[1].transpose(1, 2)
 
 
-def _plain(tensor: Tensor) -> Floats:
+def plain(tensor: Tensor) -> Floats:
+    """A tensor as a numpy array of doubles."""
     return tensor.double().cpu().numpy()
 
 
 def tsne(points: Floats) -> Floats:
-    """Map points to the plane by t-SNE, the same way every time.
-
-    Args:
-        points: [n, L].
-
-    Returns:
-        [n, 2].
-
-    Example:
-        >>> tsne(np.random.default_rng(0).normal(size=(12, 3))).shape
-        (12, 2)
-    """
+    """Map points [n, L] to the plane [n, 2] by t-SNE, the same way every time."""
     from sklearn.manifold import TSNE
 
     centred = points - points.mean(0)

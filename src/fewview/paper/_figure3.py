@@ -1,36 +1,35 @@
-"""Figure 3: the same task in the spaces of seven methods, by t-SNE."""
+"""Figure 3: the same task in the spaces of seven methods, by t-SNE. One file, one figure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
-
 from fewview.engine._registry import names as method_names
 from fewview.evaluate._runner import versions
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
-from fewview.paper._embeddings import Cloud, latent_cloud, set_stage, tsne
+from fewview.paper._compute import Desk, versions_line
+from fewview.paper._embeddings import Cloud, latent_cloud, set_stage
 from fewview.paper._pictures import (
+    POINT_COLUMNS,
     SMALL,
     Picture,
     bare,
     class_legend,
+    draw_map,
     new_figure,
-    scatter_map,
 )
-from fewview.paper._sheets import Sheet, versions_line
+from fewview.paper._sheets import Sheet
 from fewview.paper._studies import MARGINAL, Wish, has_data
 
 PANELS = {
     "Concat": "proto", "CPM": "cpm", "CPM-GAN": "cpm-gan", "COMPLETER": "completer",
     "ICMSC": "icmsc", "UGDA": "ugda", "Marginal": MARGINAL,
 }  # fmt: skip
-COLUMNS = ("panel", "shown", "accuracy", "nearest_is_own", "note")
 
 
-def make_figure(wish: Wish, command: str) -> Picture:
+def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
     """Draw figure 3 on animal where it is present, else on birds200."""
     dataset = "animal" if has_data("animal", wish) else "birds200"
     stage = set_stage(dataset, 0.3, wish)
@@ -39,7 +38,6 @@ def make_figure(wish: Wish, command: str) -> Picture:
     troubles: dict[str, str] = {}
     for panel, text in PANELS.items():
         if text.partition(":")[0] not in known:
-            troubles[panel] = "not available"
             continue
         try:
             clouds[panel] = latent_cloud(stage, text)
@@ -47,27 +45,18 @@ def make_figure(wish: Wish, command: str) -> Picture:
             raise
         except Exception as error:  # one broken method must not cost the other panels
             troubles[panel] = f"failed: {type(error).__name__}: {error}"
-    return draw(clouds, dataset, stage.task.way, stage.task.queries, command, troubles)
+    return draw_figure3(clouds, dataset, stage.task.way, stage.task.queries, command, troubles)
 
 
-def draw(
-    clouds: dict[str, Cloud],
+def draw_figure3(
+    clouds: Mapping[str, Cloud],
     dataset: str,
     way: int,
     queries: int,
     command: str,
     troubles: Mapping[str, str] = MappingProxyType({}),
 ) -> Picture:
-    """Draw the panels; methods without a cloud are shown as not available.
-
-    Args:
-        clouds: panel -> latent points.
-        dataset: for the caption.
-        way: classes of the task.
-        queries: per class.
-        command: what was typed.
-        troubles: panel -> why there is no cloud.
-    """
+    """Draw the panels; `troubles` say why a method has no cloud, "not available" otherwise."""
     figure = new_figure(3.9)
     axes = figure.subplots(2, 4).ravel()
     rows: list[Row] = []
@@ -80,43 +69,31 @@ def draw(
                       fontsize=SMALL)  # fmt: skip
             rows.append({"panel": panel, "note": troubles.get(panel, "not available")})
             continue
-        places = tsne(np.concatenate([cloud.anchors, cloud.queries]))
-        labels = np.concatenate([cloud.anchor_labels, cloud.query_labels])
-        kinds = [cloud.kind] * len(cloud.anchors) + ["query"] * len(cloud.queries)
-        scatter_map(axis, places, labels, kinds)
-        bare(axis, f"{panel} ({cloud.accuracy:.0f} %)")
+        points += draw_map(axis, f"{panel} ({cloud.accuracy:.0f} %)", *cloud.mapped(), panel=panel)
         rows.append(
             {"panel": panel, "shown": f"{cloud.kind}s and queries", "accuracy": cloud.accuracy,
              "nearest_is_own": cloud.own_nearest(), "note": ""}
         )  # fmt: skip
-        points += [
-            {"panel": panel, "kind": kind, "class": int(label), "x": float(x), "y": float(y)}
-            for kind, label, (x, y) in zip(kinds, labels, places, strict=True)
-        ]
     axes[len(PANELS)].set_axis_off()
     class_legend(axes[len(PANELS)], way, ("support", "anchor", "query"), loc="center")
+    stands_in = "the paper uses animal, which is not here; birds200 stands in for it"
     sheet = Sheet(
         name="figure3",
         title=f"Fig. 3: one task of {dataset} in the spaces of the methods, eta 0.3",
-        columns=COLUMNS,
+        columns=("panel", "shown", "accuracy", "nearest_is_own", "note"),
         rows=tuple(rows),
         protocol=(
             f"task 0 of class split 0 of {dataset}, {way}-way 1-shot, {queries} queries per class; "
             "t-SNE (perplexity 30, PCA start, seed 0) of supports or anchors and queries together"
         ),
-        versions=versions_line([versions()]),
+        versions=versions_line((), versions()),
         command=command,
-        notes=(
-            ("the paper uses animal, which is not here; birds200 stands in for it",)
-            if dataset != "animal"
-            else ()
-        ),
+        notes=() if dataset == "animal" else (stands_in,),
         summary=(
             "accuracy: of the method on this task; nearest_is_own: queries whose nearest support "
             "or anchor in that space is of their class; both in percent",
         ),
     )
     return Picture(
-        sheet=sheet, figure=figure, points=tuple(points),
-        point_columns=("panel", "kind", "class", "x", "y"),
-    )  # fmt: skip
+        sheet=sheet, figure=figure, points=tuple(points), point_columns=("panel", *POINT_COLUMNS)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,16 +13,17 @@ from numpy.typing import NDArray
 from fewview.evaluate._runner import versions
 from fewview.ground._rows import Row
 from fewview.methods.ugda._ugda import UGDA
-from fewview.paper._embeddings import set_stage, tsne
+from fewview.paper._compute import Desk, versions_line
+from fewview.paper._embeddings import Floats, plain, set_stage, tsne
 from fewview.paper._pictures import (
     MEDIUM,
+    POINT_COLUMNS,
     Picture,
-    bare,
     class_legend,
+    draw_map,
     new_figure,
-    scatter_map,
 )
-from fewview.paper._sheets import Sheet, versions_line
+from fewview.paper._sheets import Sheet
 from fewview.paper._studies import Wish
 
 SETS = ("caltech102", "scene15")
@@ -29,33 +31,25 @@ PANELS = {
     "none": "without ADSR", "cross_entropy": "cross-entropy", "entropy": "entropy",
     "cross_entropy+entropy": "both",
 }  # fmt: skip
-COLUMNS = ("dataset", "task", "rectification", "accuracy", "moved", "over_tasks", "tasks")
 CHUNK = 10  # tasks at once
 
 
 @dataclass(frozen=True)
 class Rectified:
-    """One task before and after rectification.
+    """Task `number` of `n_tasks`: latent queries [N, L], and every variant of rectification.
 
-    Attributes:
-        number: of the task.
-        queries: latent queries [N, L], the same for all variants.
-        labels: true classes [N].
-        centres: variant -> class centres [K, L].
-        accuracy: variant -> accuracy of nearest centre on this task, in percent.
-        moved: variant -> mean distance that centres moved.
-        over_tasks: variant -> mean accuracy over `n_tasks` tasks.
-        n_tasks: number of tasks behind `over_tasks`.
+    Variants have class centres [K, L], the accuracy of the nearest centre in percent, the mean
+    distance that centres moved, and their mean accuracy over all the tasks.
     """
 
     number: int
-    queries: NDArray[np.float64]
+    n_tasks: int
+    queries: Floats
     labels: NDArray[np.int64]
-    centres: dict[str, NDArray[np.float64]]
+    centres: dict[str, Floats]
     accuracy: dict[str, float]
     moved: dict[str, float]
     over_tasks: dict[str, float]
-    n_tasks: int
 
 
 def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
@@ -65,8 +59,8 @@ def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
     neither the best nor the worst.
     """
     stage = set_stage(dataset, 0.3, wish, way=3, count=n_tasks)
-    hits: dict[str, NDArray[np.float64]] = {}
-    centres: dict[str, NDArray[np.float64]] = {}
+    hits: dict[str, Floats] = {}
+    centres: dict[str, Floats] = {}
     before = queries = labels = np.zeros(0)
     for terms in PANELS:
         # The paper's own rule: Adam on the centres.
@@ -76,7 +70,7 @@ def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
             some = batch.tasks(slice(start, start + CHUNK)).without_query_labels()
             found.append(cast(UGDA, method).trace(some, cast(Any, prepared.state)))
         queries, before, after = (
-            torch.cat([getattr(trace, name) for trace in found]).double().cpu().numpy()
+            plain(torch.cat([getattr(trace, name) for trace in found]))
             for name in ("final_queries", "centres", "rectified")
         )
         labels = cast(Any, batch.query_labels).cpu().numpy()
@@ -86,6 +80,7 @@ def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
     task = int(np.argsort(gain, kind="stable")[(n_tasks - 1) // 2])
     return Rectified(
         number=task,
+        n_tasks=n_tasks,
         queries=queries[task],
         labels=labels[task],
         centres={terms: places[task] for terms, places in centres.items()},
@@ -95,56 +90,48 @@ def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
             for terms, places in centres.items()
         },
         over_tasks={terms: float(values.mean()) for terms, values in hits.items()},
-        n_tasks=n_tasks,
     )
 
 
-def make_figure(wish: Wish, command: str) -> Picture:
+def make_figure6(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 6."""
     count = 20 if wish.quick else 100
-    return draw({dataset: rectify(dataset, wish, count) for dataset in SETS}, command)
+    return draw_figure6({dataset: rectify(dataset, wish, count) for dataset in SETS}, command)
 
 
-def draw(found: dict[str, Rectified], command: str) -> Picture:
+def draw_figure6(found: Mapping[str, Rectified], command: str) -> Picture:
     """Draw four panels per data set; all four share one map, so that centres can be followed."""
     figure = new_figure(3.9)
     axes = figure.subplots(len(found), len(PANELS), squeeze=False)
     rows: list[Row] = []
     points: list[Row] = []
-    for line, (dataset, task) in zip(axes, found.items(), strict=True):
-        stacked = np.concatenate([task.queries, *(task.centres[terms] for terms in PANELS)])
-        places = tsne(stacked)
-        n_query, way = len(task.queries), len(task.centres["none"])
-        for k, (axis, (terms, title)) in enumerate(zip(line, PANELS.items(), strict=True)):
-            here = np.concatenate(
-                [places[:n_query], places[n_query + k * way : n_query + (k + 1) * way]]
-            )
-            labels = np.concatenate([task.labels, np.arange(way)])
-            kinds = ["query"] * n_query + ["centre"] * way
-            scatter_map(axis, here, labels, kinds)
-            letter = "(a) " if dataset == next(iter(found)) else "(b) "
-            bare(axis, f"{title} ({task.accuracy[terms]:.0f} %)")
-            if k == 0:
-                axis.set_ylabel(f"{letter}{dataset}", fontsize=MEDIUM)
-            axis.set_xlim(places[:, 0].min() - 2, places[:, 0].max() + 2)
-            axis.set_ylim(places[:, 1].min() - 2, places[:, 1].max() + 2)
+    way = len(next(iter(found.values())).centres["none"])
+    for letter, line, (dataset, task) in zip("ab", axes, found.items(), strict=False):
+        centres = [task.centres[terms] for terms in PANELS]
+        n_query = len(task.queries)
+        queries, *moved = np.split(
+            tsne(np.concatenate([task.queries, *centres])), n_query + way * np.arange(len(PANELS))
+        )
+        everything = np.concatenate([queries, *moved])
+        kinds = ["query"] * n_query + ["centre"] * way
+        for axis, (terms, title), places in zip(line, PANELS.items(), moved, strict=True):
+            points += draw_map(
+                axis, f"{title} ({task.accuracy[terms]:.0f} %)", np.concatenate([queries, places]),
+                np.concatenate([task.labels, np.arange(way)]), kinds, dataset=dataset, panel=title,
+            )  # fmt: skip
+            axis.set_xlim(everything[:, 0].min() - 2, everything[:, 0].max() + 2)
+            axis.set_ylim(everything[:, 1].min() - 2, everything[:, 1].max() + 2)
             rows.append(
                 {"dataset": dataset, "task": task.number, "rectification": title,
-                 "accuracy": task.accuracy[terms],
-                 "moved": task.moved[terms], "over_tasks": task.over_tasks[terms],
-                 "tasks": task.n_tasks}
+                 "accuracy": task.accuracy[terms], "moved": task.moved[terms],
+                 "over_tasks": task.over_tasks[terms], "tasks": task.n_tasks}
             )  # fmt: skip
-            points += [
-                {"dataset": dataset, "panel": title, "kind": kind, "class": int(label),
-                 "x": float(x), "y": float(y)}
-                for kind, label, (x, y) in zip(kinds, labels, here, strict=True)
-            ]  # fmt: skip
-    way = len(next(iter(found.values())).centres["none"])
+        line[0].set_ylabel(f"({letter}) {dataset}", fontsize=MEDIUM)
     class_legend(figure, way, ("centre", "query"), loc="outside lower center", ncol=2 + way)
     sheet = Sheet(
         name="figure6",
         title="Fig. 6: class centres before and after self-rectification, 3-way, eta 0.3",
-        columns=COLUMNS,
+        columns=("dataset", "task", "rectification", "accuracy", "moved", "over_tasks", "tasks"),
         rows=tuple(rows),
         protocol=(
             "drawn: of the first tasks of class split 0, 3-way 1-shot, the one with the median "
@@ -152,7 +139,7 @@ def draw(found: dict[str, Rectified], command: str) -> Picture:
             "(perplexity 30) of the queries and of the centres of all four variants together, so "
             "that the panels share one map"
         ),
-        versions=versions_line([versions()]),
+        versions=versions_line((), versions()),
         command=command,
         summary=(
             "accuracy: nearest centre on the task that is drawn; moved: mean distance that the "
@@ -161,5 +148,5 @@ def draw(found: dict[str, Rectified], command: str) -> Picture:
     )
     return Picture(
         sheet=sheet, figure=figure, points=tuple(points),
-        point_columns=("dataset", "panel", "kind", "class", "x", "y"),
+        point_columns=("dataset", "panel", *POINT_COLUMNS),
     )  # fmt: skip

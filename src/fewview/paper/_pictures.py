@@ -6,18 +6,17 @@ Matplotlib is imported inside the functions.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fewview.drawing._charts import COLOURS, MARKERS, save_figure
-from fewview.ground._rows import Row
-from fewview.ground._whole_files import replacing
-from fewview.paper._sheets import Sheet
+from fewview.ground._rows import Row, render
+from fewview.paper._sheets import Sheet, write_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,17 +24,31 @@ if TYPE_CHECKING:
 
 WIDTH = 7.16  # inches, two columns of an IEEE page
 SMALL, MEDIUM = 7, 8
+POINT_COLUMNS = ("kind", "class", "x", "y")
+
+# One look per method, the same in all figures.
+_ORDER = (
+    "UGDA", "Proto", "Marginal", "PTMAP", "RFS", "PADDLE", "TIM", "Match", "BD-CSPN", "CPM",
+    "CPM-GAN", "ICMSC", "COMPLETER", "PTMAP+UGDA", "RFS+UGDA",
+)  # fmt: skip
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour and mark of a line."""
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+
+
+def look_of(method: str) -> dict[str, Any]:
+    """Colour and mark of a method."""
+    return look(_ORDER.index("Proto" if method.endswith("(Proto)") else method))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
     """A figure with what stands behind it.
 
-    Attributes:
-        sheet: the numbers that are printed; its title, protocol and command belong to the figure.
-        figure: the drawing.
-        points: everything that is drawn, where that is more than the sheet; may be empty.
-        point_columns: keys of the points.
+    `sheet` has the numbers that are printed; its title, protocol and command belong to the figure.
+    `points` are everything that is drawn, where that is more than the sheet.
     """
 
     sheet: Sheet
@@ -45,42 +58,27 @@ class Picture:
 
     def write(self, folder: str | PathLike[str]) -> list[Path]:
         """Write PDF, SVG and PNG, the numbers as CSV, and a Markdown page with the caption."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        name = self.sheet.name
+        Path(folder).mkdir(parents=True, exist_ok=True)
         out = []
         for ending in ("pdf", "svg", "png"):
-            out += save_figure(self.figure, place / f"{self.sheet.name}.{ending}")
-        texts = {f"{self.sheet.name}.csv": self.sheet.csv()}
+            out += save_figure(self.figure, Path(folder) / f"{name}.{ending}")
+        texts = {f"{name}.csv": self.sheet.csv()}
         if self.points:
-            texts[f"{self.sheet.name}_points.csv"] = self._points()
-        page = f"![{self.sheet.name}]({self.sheet.name}.svg)\n\n"
-        texts[f"{self.sheet.name}.md"] = page + self.sheet.markdown()
-        for name, text in texts.items():
-            with replacing(place / name) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-            out.append(place / name)
-        return out
-
-    def _points(self) -> str:
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.point_columns)
-        for row in self.points:
-            values = [row.get(name) for name in self.point_columns]
-            writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
-        return buffer.getvalue()
+            rows = [
+                {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in point.items()}
+                for point in self.points
+            ]
+            texts[f"{name}_points.csv"] = render(rows, self.point_columns, "csv") + "\n"
+        texts[f"{name}.md"] = f"![{name}]({name}.svg)\n\n" + self.sheet.markdown()
+        return out + write_texts(folder, texts)
 
 
-def new_figure(height: float, width: float = WIDTH) -> Figure:
-    """An empty figure of print size.
-
-    Example:
-        >>> new_figure(2.0).get_size_inches().tolist()
-        [7.16, 2.0]
-    """
+def new_figure(height: float) -> Figure:
+    """An empty figure of print size."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
 def dress(axis: Axes, title: str = "", x: str = "", y: str = "") -> None:
@@ -95,7 +93,7 @@ def dress(axis: Axes, title: str = "", x: str = "", y: str = "") -> None:
         axis.spines[side].set_visible(False)
 
 
-def bare(axis: Axes, title: str = "") -> None:
+def bare(axis: Axes, title: str) -> None:
     """An axis for a t-SNE map, whose coordinates mean nothing."""
     axis.set_xticks([])
     axis.set_yticks([])
@@ -103,103 +101,64 @@ def bare(axis: Axes, title: str = "") -> None:
     for spine in axis.spines.values():
         spine.set_linewidth(0.5)
         spine.set_color("0.5")
-    if title:
-        axis.set_title(title, fontsize=SMALL)
+    axis.set_title(title, fontsize=SMALL)
 
 
-def look(index: int) -> dict[str, Any]:
-    """Colour and mark of a line.
-
-    Example:
-        >>> look(0)["marker"]
-        'o'
-    """
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+def method_legend(figure: Figure, handles: Mapping[str, Any], columns: int) -> None:
+    """Name the lines or marks of methods below a figure."""
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncol=columns,
+        fontsize=SMALL, frameon=False,
+    )  # fmt: skip
 
 
-# One look per method, the same in all figures.
-_ORDER = (
-    "UGDA", "Proto", "Marginal", "PTMAP", "RFS", "PADDLE", "TIM", "Match", "BD-CSPN", "CPM",
-    "CPM-GAN", "ICMSC", "COMPLETER", "PTMAP+UGDA", "RFS+UGDA",
-)  # fmt: skip
+# Kinds of points in the map of a task, in the order that they are drawn.
+_KINDS: dict[str, dict[str, Any]] = {
+    "anchor": {"s": 3, "alpha": 0.45, "linewidths": 0},
+    "query": {"s": 11, "alpha": 0.9, "linewidths": 0},
+    "open query": {"s": 22, "facecolors": "white", "linewidths": 0.7},
+    "support": {"s": 75, "edgecolors": "black", "linewidths": 1.1},
+    "centre": {"s": 95, "edgecolors": "black", "linewidths": 1.2},
+}
+_LEGEND_SIZES = {"support": 8, "centre": 8, "anchor": 2, "query": 4, "open query": 5}
 
 
-def look_of(method: str) -> dict[str, Any]:
-    """Colour and mark of a method.
-
-    Example:
-        >>> look_of("UGDA") == look(0), look_of("w/o UGDA (Proto)") == look_of("Proto")
-        (True, True)
-    """
-    name = "Proto" if method.endswith("(Proto)") else method
-    return look(_ORDER.index(name))
-
-
-def scatter_map(
-    axis: Axes,
-    places: Any,
-    labels: Any,
-    kinds: Sequence[str],
-) -> None:
-    """Draw a map of one task: colour and mark by class.
-
-    Args:
-        axis: where to.
-        places: [n, 2].
-        labels: class of every point, [n].
-        kinds: `"query"`, `"support"`, `"anchor"`, `"centre"` or `"open query"` for every point.
-    """
-    import numpy as np
-
-    style: dict[str, dict[str, Any]] = {
-        "anchor": {"s": 3, "alpha": 0.45, "linewidths": 0},
-        "query": {"s": 11, "alpha": 0.9, "linewidths": 0},
-        "open query": {"s": 22, "facecolors": "white", "edgecolors": "black", "linewidths": 0.7},
-        "support": {"s": 75, "edgecolors": "black", "linewidths": 1.1},
-        "centre": {"s": 95, "edgecolors": "black", "linewidths": 1.2},
-    }
-    kind_of = np.asarray(kinds)
-    for kind in ("anchor", "query", "open query", "support", "centre"):
+def draw_map(
+    axis: Axes, title: str, places: Any, labels: Any, kinds: Sequence[str], **tags: Any
+) -> list[Row]:
+    """Draw a map of one task, colour and mark by class; return its points, each with the tags."""
+    bare(axis, title)
+    for kind, style in _KINDS.items():
         for label in np.unique(labels):
-            chosen = (kind_of == kind) & (np.asarray(labels) == label)
+            chosen = (np.asarray(kinds) == kind) & (labels == label)
             if chosen.any():
-                here = dict(style[kind])
-                colour = COLOURS[int(label) % len(COLOURS)]
+                here = style | look(int(label))
                 if kind == "open query":
-                    here["edgecolors"] = colour
-                else:
-                    here["color"] = colour
-                axis.scatter(
-                    places[chosen, 0], places[chosen, 1], marker=MARKERS[int(label)], **here
-                )
+                    here["edgecolors"] = here.pop("color")
+                axis.scatter(*places[chosen].T, **here)
+    return [
+        {**tags, "kind": kind, "class": int(label), "x": float(x), "y": float(y)}
+        for kind, label, (x, y) in zip(kinds, labels, places, strict=True)
+    ]
 
 
 def class_legend(place: Any, way: int, kinds: Sequence[str], **where: Any) -> None:
-    """Say what marks and colours mean.
-
-    Args:
-        place: a figure or an axis.
-        way: number of classes.
-        kinds: of `scatter_map`.
-        where: options of the legend.
-    """
+    """Say what marks and colours of a map mean, on a figure or an axis."""
     from matplotlib.lines import Line2D
 
-    sizes = {"support": 8, "centre": 8, "anchor": 2, "query": 4, "open query": 5}
     handles = []
     for kind in kinds:
         edged = kind in ("support", "centre", "open query")
         handles.append(
             Line2D(
-                [], [], marker="o", linestyle="none", markersize=sizes[kind],
+                [], [], marker="o", linestyle="none", markersize=_LEGEND_SIZES[kind],
                 markerfacecolor="white" if kind == "open query" else "0.45",
                 markeredgecolor="black" if edged else "0.45", markeredgewidth=0.9,
                 label=kind.removeprefix("open "),
             )
         )  # fmt: skip
     handles += [
-        Line2D([], [], marker=MARKERS[k], color=COLOURS[k], linestyle="none", markersize=5,
-               label=f"class {k + 1}")
+        Line2D([], [], linestyle="none", markersize=5, label=f"class {k + 1}", **look(k))
         for k in range(way)
-    ]  # fmt: skip
+    ]
     place.legend(handles=handles, fontsize=SMALL, frameon=False, **where)

@@ -7,15 +7,16 @@ numpy, scipy, scikit-learn and torch are enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fewview.datasets._catalogue import get_spec, path_of
+from fewview.datasets._catalogue import get_spec, is_present
+from fewview.datasets._catalogue import names as dataset_names
 from fewview.datasets._loading import load
 from fewview.datasets._splits import class_split
 from fewview.engine._registry import names as method_names
@@ -31,17 +32,14 @@ FIGURES = ("figure3", "figure4", "figure5", "figure6", "figure7")
 BEYOND = ("imbalance", "shots", "missingness", "time")
 NAMES = (*TABLES, *FIGURES, "claims", *BEYOND)
 
-# Class splits x episodes per split.
+# Class splits x episodes per split; methods that train networks have fewer.
 FULL = (10, 40)
 FULL_TRAINED = (3, 20)
 QUICK: dict[str, tuple[int, int]] = {
     "cub": (5, 20), "handwritten": (5, 20), "scene15": (5, 20), "caltech102": (3, 10),
     "animal": (2, 5), "orl": (3, 5), "tieredimagenet": (3, 10), "birds": (3, 10),
 }  # fmt: skip
-QUICK_TRAINED: dict[str, tuple[int, int]] = {
-    "cub": (2, 5), "handwritten": (2, 5), "scene15": (2, 5), "caltech102": (2, 2),
-    "animal": (2, 2), "orl": (2, 2), "tieredimagenet": (2, 2), "birds": (2, 2),
-}  # fmt: skip
+QUICK_TRAINED = {name: (2, 5 if name in ("cub", "handwritten", "scene15") else 2) for name in QUICK}
 
 STAND_INS = {"tieredimagenet": "tieredimagenet_tiny", "birds": "birds200"}
 BASE_SIZES = (2, 5, 10, 20, 40, 80)
@@ -55,31 +53,28 @@ IMBALANCES = ("balanced", "dirichlet:10", "dirichlet:5", "dirichlet:2", "dirichl
 SHOTS = (1, 2, 3, 5, 10)
 # Its stated settings: choosing them needs more base classes than some studies have.
 MARGINAL = "marginal:settings=default"
-COMPARED = ("proto", "rfs", "ptmap", "paddle", "ugda", MARGINAL)
+BASE_METHODS = {"UGDA": "ugda", "w/o UGDA (Proto)": "proto", "Marginal": MARGINAL}
+COMPARED = {
+    "Proto": "proto", "RFS": "rfs", "PTMAP": "ptmap", "PADDLE": "paddle", "UGDA": "ugda",
+    "Marginal": MARGINAL,
+}  # fmt: skip
+# Data sets that CPM-Nets has published settings for; the others take those of handwritten.
+SCRIPTS = {"cub_googlenet_doc2vec": "cub", "animal": "animal", "orl": "orl"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """How a reproduction is to be run.
+    """How a reproduction is to be run."""
 
-    Attributes:
-        quick: the smaller protocol, minutes per name on two cores.
-        device: `"cpu"`, `"cuda"`, `"auto"`, or `"any"`: whatever kind of device stored results
-            come from, and the best there is for the others.
-        data_dir: folder of data files.
-        features: a user's own file in place of the data set of the one table asked for.
-        base_features: and of its base classes.
-        only: run these methods (registered names) alone; empty for all.
-        preset: of the methods that train networks: `"fast"` or `"paper"`.
-    """
-
-    quick: bool = False
+    quick: bool = False  # the smaller protocol, minutes per name on two cores
+    # "cpu", "cuda", "auto", or "any": whatever kind of device stored results come from, and the
+    # best there is for the others.
     device: str = "cpu"
     data_dir: str | None = None
-    features: str | None = None
-    base_features: str | None = None
-    only: tuple[str, ...] = ()
-    preset: str = "fast"
+    features: str | None = None  # a user's own file in place of the data set of the one table
+    base_features: str | None = None  # and of its base classes
+    only: tuple[str, ...] = ()  # registered names of methods; empty for all
+    preset: str = "fast"  # of the methods that train networks, or "paper"
 
     def __post_init__(self) -> None:
         known = method_names()
@@ -93,25 +88,22 @@ class Wish:
 
 @dataclass(frozen=True)
 class Part:
-    """One grid of a study.
+    """One grid of a study; tables, figures and claims find their numbers by what it says of itself.
 
     Attributes:
-        role: what it is for; figures and claims find their numbers by it.
+        role: what it is for.
         grid: what to run.
-        tag: what varies between the grids of one role: numbers of base classes, shots, ...
+        tag: what tells the grids of one role apart: data set, number of base classes, shots, ...
+        methods: what the rows of a table or the lines of a figure are called -> methods as typed.
     """
 
     role: str
     grid: Grid
     tag: tuple[Any, ...] = ()
+    methods: Mapping[Any, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """One line: data set, methods, missing rates, protocol.
-
-        Example:
-            >>> Part("table", Grid(datasets=("digits",), methods=("proto",))).describe()
-            'table: digits, eta 0, 10 x 40, proto'
-        """
+        """One line: data set, methods, missing rates, protocol."""
         grid = self.grid
         sets = ", ".join(d if isinstance(d, str) else d.name or "data" for d in grid.datasets)
         more = "".join(f" {value}" for value in self.tag)
@@ -122,13 +114,27 @@ class Part:
         )
 
 
-def expand_names(words: Sequence[str]) -> tuple[str, ...]:
-    """Read names as typed: `all` is everything, `beyond` the studies that the paper lacks.
+def _part(
+    role: str,
+    wish: Wish,
+    dataset: str,
+    protocol: tuple[int, int],
+    tag: tuple[Any, ...],
+    methods: Mapping[Any, str],
+    etas: Sequence[float],
+    **more: Any,
+) -> Part:
+    splits, episodes = protocol
+    grid = Grid(
+        datasets=(dataset,), methods=tuple(methods.values()), etas=tuple(etas), splits=splits,
+        episodes=episodes, scaling="paper", padding="paper", device=wish.device,
+        data_dir=wish.data_dir, **more,
+    )  # fmt: skip
+    return Part(role, grid, tag, methods)
 
-    Example:
-        >>> expand_names(["cub", "beyond", "cub"])
-        ('cub', 'imbalance', 'shots', 'missingness', 'time')
-    """
+
+def expand_names(words: Sequence[str]) -> tuple[str, ...]:
+    """Read names as typed: `all` is everything, `beyond` the studies that the paper lacks."""
     groups = {"all": NAMES, "beyond": BEYOND, "tables": tuple(TABLES), "figures": FIGURES}
     out: list[str] = []
     for word in words:
@@ -144,90 +150,37 @@ def expand_names(words: Sequence[str]) -> tuple[str, ...]:
 def parts_of(name: str, wish: Wish) -> list[Part]:
     """List what has to be computed for a name; a data set that is absent is an error.
 
-    Args:
-        name: one of `NAMES`.
-        wish: how to run it.
-
-    Returns:
-        Grids; methods that are not available are left out of them.
+    Methods that are not available or not asked for are left out.
     """
-    makers: dict[str, Callable[[Wish], list[Part]]] = {
-        "ablation": _ablation, "figure3": lambda wish: [], "figure4": _aggregator,
-        "figure5": _base_classes, "figure6": lambda wish: [], "figure7": _hyper_parameters,
-        "claims": _claims, "imbalance": _imbalance, "shots": _shots, "missingness": _missingness,
-        "time": _time,
-    }  # fmt: skip
-    found = makers[name](wish) if name in makers else table_parts(name, wish)
-    kept = (_filtered(part, wish) for part in found)
-    return [part for part in kept if part is not None]
-
-
-def _filtered(part: Part, wish: Wish) -> Part | None:
-    """Leave out methods that are not available or not asked for."""
-    known = set(method_names())
-    names = [text.partition(":")[0] for text in part.grid.methods]
-    kept = tuple(
-        text
-        for text, name in zip(part.grid.methods, names, strict=True)
-        if name in known and (not wish.only or name in wish.only)
-    )
-    return replace(part, grid=replace(part.grid, methods=kept)) if kept else None
-
-
-def _grid(wish: Wish, dataset: str | MultiViewData, protocol: tuple[int, int], **more: Any) -> Grid:
-    splits, episodes = protocol
-    return Grid(
-        datasets=(dataset,), splits=splits, episodes=episodes, scaling="paper", padding="paper",
-        device=wish.device, data_dir=wish.data_dir, **more,
-    )  # fmt: skip
+    known = [method for method in method_names() if not wish.only or method in wish.only]
+    out = []
+    for part in _MAKERS[name](wish) if name in _MAKERS else table_parts(name, wish):
+        methods = {k: v for k, v in part.methods.items() if v.partition(":")[0] in known}
+        if methods:
+            grid = replace(part.grid, methods=tuple(methods.values()))
+            out.append(replace(part, grid=grid, methods=methods))
+    return out
 
 
 # ---------------------------------------------------------------------- tables
 
 
 def typed(method: str, dataset: str, preset: str = "fast") -> str:
-    """Write a method of the paper's tables with the authors' settings for a data set.
-
-    Args:
-        method: as printed.
-        dataset: ours.
-        preset: of the methods that train networks.
-
-    Example:
-        >>> typed("PTMAP+UGDA", "orl"), typed("UGDA", "cub_googlenet_doc2vec")
-        ('ptmap+ugda:ugda__n_anchors=50', 'ugda')
-        >>> typed("CPM", "orl", "paper"), typed("ICMSC", "orl", "paper")
-        ('cpm:preset=paper:script=orl', 'icmsc:preset=paper')
-    """
+    """Write a method of the paper's tables with the authors' settings for a data set."""
     name = METHODS[method]
     if method in TRAINED:
         if preset == "fast":  # their own default
             return name
-        script = _SCRIPTS.get(dataset) if method.startswith("CPM") else None
+        script = SCRIPTS.get(dataset) if method.startswith("CPM") else None
         return f"{name}:preset={preset}" + (f":script={script}" if script else "")
-    anchors = get_spec(dataset).n_anchors if dataset in _known() else None
+    anchors = get_spec(dataset).n_anchors if dataset in dataset_names() else None
     if "ugda" not in name or anchors in (None, 100):
         return name
     return f"{name}:{'' if name == 'ugda' else 'ugda__'}n_anchors={anchors}"
 
 
-# Data sets that CPM-Nets has published settings for; the others take those of handwritten.
-_SCRIPTS = {"cub_googlenet_doc2vec": "cub", "animal": "animal", "orl": "orl"}
-
-
-def _known() -> tuple[str, ...]:
-    from fewview.datasets._catalogue import names
-
-    return names()
-
-
 def data_of(name: str, wish: Wish) -> str:
-    """The data set that a table runs on here: the paper's, a stand-in, or the user's own file.
-
-    Example:
-        >>> data_of("cub", Wish())
-        'cub_googlenet_doc2vec'
-    """
+    """The data set that a table runs on here: the paper's, a stand-in, or the user's own file."""
     if wish.features is not None:
         return wish.features
     (dataset,) = TABLES[name].datasets.values()
@@ -237,23 +190,26 @@ def data_of(name: str, wish: Wish) -> str:
 
 
 def is_stand_in(name: str, wish: Wish) -> bool:
-    """Whether a table runs on stand-in features, whose digits are not the paper's.
-
-    Example:
-        >>> is_stand_in("birds", Wish()), is_stand_in("birds", Wish(features="mine.npz"))
-        (True, False)
-    """
+    """Whether a table runs on stand-in features, whose digits are not the paper's."""
     dataset = data_of(name, wish)
-    return dataset in _known() and get_spec(dataset).relation == "stand-in"
+    return dataset in dataset_names() and get_spec(dataset).relation == "stand-in"
+
+
+def has_data(name: str, wish: Wish) -> bool:
+    """Whether the data of a table are there."""
+    sets = TABLES[name].datasets.values() if name == "ablation" else [data_of(name, wish)]
+    needed = [*sets, *(get_spec(s).base_from for s in sets if s in dataset_names())]
+    return all(_is_there(dataset, wish) for dataset in needed if dataset is not None)
+
+
+def _is_there(dataset: str, wish: Wish) -> bool:
+    if dataset not in dataset_names():
+        return Path(dataset).expanduser().exists()
+    return is_present(dataset, wish.data_dir)
 
 
 def reachable(etas: Sequence[float], n_views: int) -> tuple[float, ...]:
-    """Missing rates that leave every sample a view.
-
-    Example:
-        >>> reachable((0.4, 0.5, 0.6), 2)
-        (0.4, 0.5)
-    """
+    """Missing rates that leave every sample a view."""
     return tuple(eta for eta in etas if eta <= largest_rate(n_views) + 1e-9)
 
 
@@ -264,14 +220,10 @@ def table_parts(
     splits: int | None = None,
     trained_splits: int | None = None,
 ) -> list[Part]:
-    """Grids of one of the eight tables of accuracies: one of the methods that train networks.
+    """Two grids of a table of accuracies: plain methods, and those that train networks.
 
-    Args:
-        name: the table.
-        wish: how to run it.
-        etas: some of the table's missing rates; all when None.
-        splits: fewer class splits than the protocol has.
-        trained_splits: likewise for the methods that train networks.
+    `etas` are some of the table's missing rates, `splits` and `trained_splits` fewer class splits
+    than the protocol has.
     """
     dataset = data_of(name, wish)
     # Reads the file: absent data are an error here, before any work.
@@ -283,57 +235,44 @@ def table_parts(
         known = get_spec(STAND_INS.get(name, next(iter(table.datasets.values()))))
         shape = {"way": known.way, "shot": known.shot, "queries": known.queries}
         shape["base"] = wish.base_features
-    out = []
     plain = [method for method in METHODS if method not in TRAINED]
-    for some, full, quick, most in (
-        (plain, FULL, QUICK, splits), (TRAINED, FULL_TRAINED, QUICK_TRAINED, trained_splits)
-    ):  # fmt: skip
-        count, episodes = quick[name] if wish.quick else full
-        protocol = (count if most is None else min(count, most), episodes)
-        chosen = tuple(typed(method, dataset, wish.preset) for method in some)
-        grid = _grid(wish, dataset, protocol, methods=chosen, etas=rates, **shape)
-        out.append(Part("table", grid, (name,)))
-    return out
+    return [
+        _part("table", wish, dataset, _fewer(quick[name] if wish.quick else full, most), (name,),
+              {method: typed(method, dataset, wish.preset) for method in some}, rates, **shape)
+        for some, full, quick, most in (
+            (plain, FULL, QUICK, splits), (TRAINED, FULL_TRAINED, QUICK_TRAINED, trained_splits)
+        )
+    ]  # fmt: skip
 
 
-def ablation_method(row: str) -> str:
-    """Write a row of the ablation as a method.
-
-    Example:
-        >>> ablation_method("w/o L_ce")
-        'ugda:rectify=entropy'
-    """
-    terms = ABLATION[row]
-    return "ugda" if row == "Full ADSR" else f"ugda:rectify={terms}"
+def _fewer(protocol: tuple[int, int], most: int | None) -> tuple[int, int]:
+    """A protocol with no more than so many class splits."""
+    return (protocol[0] if most is None else min(protocol[0], most), protocol[1])
 
 
 def _ablation(
-    wish: Wish, etas: Sequence[float] | None = None, splits: int | None = None
+    wish: Wish, etas: Sequence[float] = TABLES["ablation"].etas, splits: int | None = None
 ) -> list[Part]:
-    out = []
-    for dataset in TABLES["ablation"].datasets.values():
-        count, episodes = QUICK[dataset] if wish.quick else FULL
-        protocol = (count if splits is None else min(count, splits), episodes)
-        methods = tuple(ablation_method(row) for row in ABLATION)
-        rates = tuple(TABLES["ablation"].etas if etas is None else etas)
-        out.append(
-            Part("ablation", _grid(wish, dataset, protocol, methods=methods, etas=rates),
-                 (dataset,))
-        )  # fmt: skip
-    return out
+    methods = {row: f"ugda:rectify={terms}" for row, terms in ABLATION.items()}
+    methods["Full ADSR"] = "ugda"
+    return [
+        _part("ablation", wish, dataset, _fewer(QUICK[dataset] if wish.quick else FULL, splits),
+              (dataset,), methods, etas)
+        for dataset in TABLES["ablation"].datasets.values()
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------------- figures
 
 
-def aggregator_methods(dataset: str) -> dict[str, str]:
-    """Variants of the inverse anchor aggregator, Fig. 4 (a): label -> method.
+def adam_solver(dataset: str) -> str:
+    """UGDA as in the paper's Algorithm 1, with the data set's latent dimensions."""
+    return f"ugda:solver=adam:latent_dim={get_spec(dataset).latent_dim}"
 
-    Example:
-        >>> list(aggregator_methods("scene15"))
-        ['full IAA', 'w/o AEU', 'w/o LAU', 'exact solver']
-    """
-    adam = f"ugda:solver=adam:latent_dim={get_spec(dataset).latent_dim}"
+
+def aggregator_methods(dataset: str) -> dict[str, str]:
+    """Variants of the inverse anchor aggregator, Fig. 4 (a): label -> method."""
+    adam = adam_solver(dataset)
     return {
         "full IAA": adam,
         "w/o AEU": f"{adam}:update_evaluator=false",
@@ -345,26 +284,14 @@ def aggregator_methods(dataset: str) -> dict[str, str]:
 def _aggregator(wish: Wish) -> list[Part]:
     quick = {"cub_googlenet_doc2vec": (2, 2), "scene15": (4, 5)}
     return [
-        Part(
-            "aggregator",
-            _grid(
-                wish, dataset, quick[dataset] if wish.quick else (10, 20),
-                methods=tuple(aggregator_methods(dataset).values()), etas=(0.5,),
-            ),
-            (dataset,),
-        )
-        for dataset in quick
+        _part("aggregator", wish, dataset, protocol if wish.quick else (10, 20), (dataset,),
+              aggregator_methods(dataset), (0.5,))
+        for dataset, protocol in quick.items()
     ]  # fmt: skip
 
 
 def base_subset(size: int, repetition: int, data_dir: str | None = None) -> MultiViewData:
-    """Some of caltech102's base classes of split 0, drawn at random; smaller ones are nested.
-
-    Args:
-        size: number of base classes.
-        repetition: another number gives another draw.
-        data_dir: folder of data files.
-    """
+    """Some of caltech102's base classes of split 0, drawn at random; smaller ones are nested."""
     split = class_split("caltech102", 0)
     data = load("caltech102", data_dir)
     key = stream_key("base classes of figure 5", repetition)
@@ -373,20 +300,11 @@ def base_subset(size: int, repetition: int, data_dir: str | None = None) -> Mult
     return data[np.isin(data.labels, chosen)]  # type: ignore[arg-type]
 
 
-BASE_METHODS = {"UGDA": "ugda", "w/o UGDA (Proto)": "proto", "Marginal": MARGINAL}
-
-
-def _base_classes(wish: Wish, etas: Sequence[float] = (0.1, 0.3)) -> list[Part]:
+def _base_classes(wish: Wish) -> list[Part]:
     return [
-        Part(
-            "base classes",
-            _grid(
-                wish, "caltech102", (1, 5 if wish.quick else 100),
-                methods=tuple(BASE_METHODS.values()), etas=tuple(etas), seed=repetition,
-                base=base_subset(size, repetition, wish.data_dir),
-            ),
-            (size, repetition),
-        )
+        _part("base classes", wish, "caltech102", (1, 5 if wish.quick else 100),
+              (size, repetition), BASE_METHODS, (0.1, 0.3), seed=repetition,
+              base=base_subset(size, repetition, wish.data_dir))
         for repetition in range(BASE_REPETITIONS)
         for size in BASE_SIZES
     ]  # fmt: skip
@@ -397,14 +315,8 @@ def hyper_methods(dataset: str, quick: bool) -> dict[str, dict[int, str]]:
 
     The panels `iter` and `N` are about Algorithm 1, so they run under `solver=adam`; the quick
     protocol makes it narrower (128 latent dimensions, 25 anchors per support).
-
-    Example:
-        >>> hyper_methods("cub_googlenet_doc2vec", False)["k"][4]
-        'ugda:n_neighbors=4'
     """
-    adam = f"ugda:solver=adam:latent_dim={get_spec(dataset).latent_dim}"
-    if quick:
-        adam = "ugda:solver=adam:latent_dim=128:n_anchors=25"
+    adam = "ugda:solver=adam:latent_dim=128:n_anchors=25" if quick else adam_solver(dataset)
     return {
         "iter": {value: f"{adam}:n_iter={value}" for value in ITERATIONS},
         "N": {value: f"{adam}:n_steps={value}" for value in STEPS},
@@ -413,7 +325,7 @@ def hyper_methods(dataset: str, quick: bool) -> dict[str, dict[int, str]]:
     }
 
 
-def hyper_protocol(dataset: str, panel: str, wish: Wish) -> tuple[int, int]:
+def _hyper_protocol(dataset: str, panel: str, wish: Wish) -> tuple[int, int]:
     """Class splits and episodes of a panel of Fig. 7; `adam` on caltech102 has fewer on a CPU."""
     slow = panel in ("iter", "N")
     if wish.quick:
@@ -425,16 +337,10 @@ def hyper_protocol(dataset: str, panel: str, wish: Wish) -> tuple[int, int]:
 
 def _hyper_parameters(wish: Wish) -> list[Part]:
     return [
-        Part(
-            "hyper-parameters",
-            _grid(
-                wish, dataset, hyper_protocol(dataset, panel, wish),
-                methods=tuple(values.values()), etas=(0.3,),
-            ),
-            (dataset, panel),
-        )
+        _part("hyper-parameters", wish, dataset, _hyper_protocol(dataset, panel, wish),
+              (dataset, panel), methods, (0.3,))
         for dataset in NEIGHBOURS
-        for panel, values in hyper_methods(dataset, wish.quick).items()
+        for panel, methods in hyper_methods(dataset, wish.quick).items()
     ]  # fmt: skip
 
 
@@ -460,7 +366,7 @@ def _claims(wish: Wish) -> list[Part]:
     """Everything that the claims are about; the quick protocol takes a part of each table."""
     out: list[Part] = []
     for name in TABLES:
-        some: dict[str, Any] = _CLAIMS_QUICK.get(name, {}) if wish.quick else {}
+        some = _CLAIMS_QUICK[name] if wish.quick else {}
         if has_data(name, wish):
             make_table = _ablation if name == "ablation" else partial(table_parts, name)
             out += make_table(wish, **some)
@@ -474,68 +380,43 @@ def _claims(wish: Wish) -> list[Part]:
     return out
 
 
-def has_data(name: str, wish: Wish) -> bool:
-    """Whether the data of a table are there.
-
-    Example:
-        >>> has_data("cub", Wish(data_dir="no/such/folder"))
-        False
-    """
-    own = list(TABLES[name].datasets.values())
-    sets = own if name == "ablation" else [data_of(name, wish)]
-    needed = [*sets, *(get_spec(s).base_from for s in sets if s in _known())]
-    return all(_is_there(dataset, wish) for dataset in needed if dataset is not None)
-
-
-def _is_there(dataset: str, wish: Wish) -> bool:
-    if dataset not in _known():
-        return Path(dataset).expanduser().exists()
-    path = path_of(dataset, wish.data_dir)
-    return get_spec(dataset).embedded or (path is not None and path.is_file())
-
-
 # ---------------------------------------------------------------------- beyond the paper
 
 
-def _small(wish: Wish) -> tuple[int, int]:
-    return (3, 10) if wish.quick else FULL
+def _varied(
+    role: str,
+    wish: Wish,
+    dataset: str,
+    value: Any,
+    methods: Mapping[str, str] = COMPARED,
+    **more: Any,
+) -> Part:
+    protocol = (3, 10) if wish.quick else FULL
+    return _part(role, wish, dataset, protocol, (dataset, value), methods, (0.3,), **more)
 
 
 def _imbalance(wish: Wish) -> list[Part]:
     return [
-        Part(
-            "imbalance",
-            _grid(
-                wish, dataset, _small(wish), methods=COMPARED, etas=(0.3,), query_counts=counts
-            ),
-            (dataset, counts),
-        )
+        _varied("imbalance", wish, dataset, counts, query_counts=counts)
         for dataset in SMALL_SETS
         for counts in IMBALANCES
-    ]  # fmt: skip
+    ]
 
 
 def _shots(wish: Wish) -> list[Part]:
-    out = []
-    for dataset in SMALL_SETS:
-        for shot in SHOTS:
-            # As in the authors' scripts, the anchors of a class are 100 whatever the shots.
-            methods = tuple(
-                f"ugda:n_anchors={100 // shot}" if m == "ugda" and shot > 1 else m for m in COMPARED
-            )
-            grid = _grid(wish, dataset, _small(wish), methods=methods, etas=(0.3,), shot=shot)
-            out.append(Part("shots", grid, (dataset, shot)))
-    return out
+    # As in the authors' scripts, the anchors of a class are 100 whatever the shots.
+    anchors = {shot: f"ugda:n_anchors={100 // shot}" if shot > 1 else "ugda" for shot in SHOTS}
+    return [
+        _varied("shots", wish, dataset, shot, COMPARED | {"UGDA": method}, shot=shot)
+        for dataset in SMALL_SETS
+        for shot, method in anchors.items()
+    ]
 
 
 def block_pattern(n_views: int) -> MissingRule:
     """Views that go missing together: three samples in five lose the second half of the views.
 
     With an even number of views the missing rate is 0.3.
-
-    Example:
-        >>> round(float(1 - block_pattern(6).patterns.mean()), 6)
-        0.3
     """
     rows = np.ones((5, n_views), dtype=bool)
     rows[2:, n_views - n_views // 2 :] = False
@@ -543,12 +424,7 @@ def block_pattern(n_views: int) -> MissingRule:
 
 
 def missing_kinds(dataset: str) -> dict[str, str | MissingRule]:
-    """Kinds of missingness at rate 0.3.
-
-    Example:
-        >>> list(missing_kinds("scene15"))
-        ['uniform', 'class-dependent', 'patterns']
-    """
+    """Kinds of missingness at rate 0.3."""
     return {
         "uniform": "uniform",
         "class-dependent": "class",
@@ -558,11 +434,7 @@ def missing_kinds(dataset: str) -> dict[str, str | MissingRule]:
 
 def _missingness(wish: Wish) -> list[Part]:
     return [
-        Part(
-            "missingness",
-            _grid(wish, dataset, _small(wish), methods=COMPARED, etas=(0.3,), missing=rule),
-            (dataset, kind),
-        )
+        _varied("missingness", wish, dataset, kind, missing=rule)
         for dataset in SMALL_SETS
         for kind, rule in missing_kinds(dataset).items()
     ]
@@ -573,6 +445,15 @@ def _time(wish: Wish) -> list[Part]:
     out = []
     for name in ("handwritten", "cub", "scene15"):
         parts = table_parts(name, wish, etas=(0.3,))
-        plain = parts[0].grid
-        out += [*parts, Part("table", replace(plain, methods=(MARGINAL,)), (name,))]
+        grid = replace(parts[0].grid, methods=(MARGINAL,))
+        out += [*parts, Part("table", grid, (name,), {"Marginal": MARGINAL})]
     return out
+
+
+# Names that are not one of the eight tables of accuracies; figures 3 and 6 are of single tasks.
+_MAKERS: dict[str, Callable[[Wish], list[Part]]] = {
+    "ablation": _ablation, "figure3": lambda wish: [], "figure4": _aggregator,
+    "figure5": _base_classes, "figure6": lambda wish: [], "figure7": _hyper_parameters,
+    "claims": _claims, "imbalance": _imbalance, "shots": _shots, "missingness": _missingness,
+    "time": _time,
+}  # fmt: skip
