@@ -14,10 +14,11 @@ import pytest
 import scipy.io
 
 import fewview.files._guarded as foreign
-from fewview.files._formats import read, write
 from fewview.files._limits import memory_limit, time_limit
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
+
+read, write = MultiViewData.read, MultiViewData.write
 
 
 @pytest.fixture

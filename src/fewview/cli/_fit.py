@@ -11,8 +11,8 @@ from fewview.cli._text import examples
 
 if TYPE_CHECKING:
     from fewview.engine._contract import Method
+    from fewview.samples._blocks import PartialRows as Rule
     from fewview.samples._data import MultiViewData
-    from fewview.samples._data import PartialRows as Rule
 
 EPILOG = examples(
     "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",

@@ -12,13 +12,14 @@ import importlib
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from pathlib import Path
@@ -30,41 +31,41 @@ from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large
 from fewview.files._npz import read_npy
 from fewview.ground._errors import FewviewError, FewviewWarning
 
-# What the child may call: kind of file -> module, function, and how messages call such a file.
-_READERS = {
-    "mat": ("fewview.files._matlab", "load_matlab", "MATLAB"),
-    "h5ad": ("fewview.files._annotated", "load_h5ad", "AnnData"),
-    "h5mu": ("fewview.files._annotated", "load_h5mu", "MuData"),
-    "parquet": ("fewview.files._tables", "load_parquet", "parquet"),
-}
 _START_SECONDS = 120.0  # to start Python and import a parser, on a busy machine
 _END_SECONDS = 10.0  # for a process that hung up to be gone
 _REPLY = "reply.json"
+# What Python says of a call that fits no signature, or of a module that lacks a name: the fault of
+# a library of another version (or ours), never that of a file.
+_NOT_THE_FILE = re.compile(
+    r"unexpected keyword argument|positional argument|^module '[\w.]+' has no attribute"
+)
 
 
-def load(kind: str, paths: Sequence[Path], **options: Any) -> Any:
-    """Read files of one kind in a child process.
+def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **options: Any) -> Any:
+    """Read files in a child process; limits follow from the sum of their sizes.
 
     Args:
-        kind: "mat", "h5ad", "h5mu" or "parquet".
-        paths: the files; limits follow from the sum of their sizes.
+        reader: a function at the top of a module that has `import_parsers(paths)` as well. It is
+            called there with the paths, `memory` in bytes and the options, and gives dicts, lists,
+            plain values and arrays of numbers.
+        called: how messages call such a file.
+        paths: the files.
         options: plain values for the reader.
-
-    Returns:
-        What the reader gives: dicts, lists, plain values, arrays of numbers.
     """
     size = sum(path.stat().st_size for path in paths)
     memory, seconds = memory_limit(size), time_limit(size)
     request = {
-        "kind": kind,
+        "module": reader.__module__,
+        "function": reader.__name__,
+        "called": called,
         "paths": [os.fspath(path.resolve()) for path in paths],
         "options": options,
         "memory": memory,
         "seconds": seconds,
     }
-    with tempfile.TemporaryDirectory(prefix="fewview-") as name, _reader() as reader:
+    with tempfile.TemporaryDirectory(prefix="fewview-") as name, _reader() as process:
         folder = Path(name)
-        reader.ask({**request, "folder": name}, seconds, _READERS[kind][2])
+        process.ask({**request, "folder": name}, seconds, called)
         try:
             reply = json.loads((folder / _REPLY).read_bytes())
         except (OSError, ValueError, RecursionError, MemoryError) as error:
@@ -307,21 +308,20 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints must not look like a reply
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        module, function, called = _READERS[request["kind"]]
-        home = importlib.import_module(module)
+        home = importlib.import_module(request["module"])
         home.import_parsers([Path(path) for path in request["paths"]])
-        reader = getattr(home, function)
+        reader = getattr(home, request["function"])
         replies.write(b"ready\n")
         replies.flush()
         folder = Path(request["folder"])
         with _limits(request["memory"], request["seconds"]):
-            reply = _answer(reader, called, request, folder)
+            reply = _answer(reader, request, folder)
         (folder / _REPLY).write_text(json.dumps(reply), encoding="ascii")
         replies.write(b"done\n")
         replies.flush()
 
 
-def _answer(reader: Any, called: str, request: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _answer(reader: Any, request: dict[str, Any], folder: Path) -> dict[str, Any]:
     paths = [Path(path) for path in request["paths"]]
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -340,8 +340,14 @@ def _answer(reader: Any, called: str, request: dict[str, Any], folder: Path) -> 
         reason = " ".join(str(error).split()) or type(error).__name__
         if "memory allocation failed" in reason or "unable to allocate" in reason.lower():
             return {"memory": True}
+        if isinstance(error, (ImportError, NameError)) or _NOT_THE_FILE.search(reason):
+            return {
+                "error": f"cannot be read here, which is not the fault of the file: the reader of "
+                f"{request['called']} files fails with {type(error).__name__} ({reason[:200]}); "
+                "update the libraries that fewview needs: pip install --upgrade fewview"
+            }
         return {
-            "error": f"is not a readable {called} file, or is damaged or cut short "
+            "error": f"is not a readable {request['called']} file, or is damaged or cut short "
             f"({reason[:200]}); get it again"
         }
 

@@ -10,11 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fewview.samples._data import MultiViewData
+if TYPE_CHECKING:
+    from fewview.samples._data import MultiViewData
 
 MAX_PATTERNS = 20
 TEXT_PATTERNS = 10
@@ -103,13 +104,7 @@ class Summary:
         return "\n".join(lines)
 
     def to_html(self) -> str:
-        """Write the summary as HTML that needs nothing else and suits light and dark pages.
-
-        Example:
-            >>> data = MultiViewData({"<b>": [[1.0]]})
-            >>> "&lt;b&gt;" in data.summary().to_html()
-            True
-        """
+        """Write the summary as HTML that needs nothing else and suits light and dark pages."""
         views = _html_table(
             "Views",
             ["view", "width", "present", "missing", "min", "max"],
@@ -144,15 +139,6 @@ class Summary:
         Args:
             ax: matplotlib axes to draw in. Without it a new figure is made, independent of pyplot;
                 `ax.figure.savefig(...)` writes it.
-
-        Returns:
-            The axes.
-
-        Example:
-            >>> data = MultiViewData({"a": [[1.0], [2.0]], "b": [[1.0], [float("nan")]]})
-            >>> ax = data.summary().plot()
-            >>> [int(bar.get_height()) for bar in ax.patches]
-            [1, 1]
         """
         from matplotlib.ticker import MaxNLocator
 
@@ -218,25 +204,7 @@ class Summary:
 
 
 def summarise(data: MultiViewData) -> Summary:
-    """Count samples, views, classes and combinations of views.
-
-    Example:
-        >>> nan = float("nan")
-        >>> data = MultiViewData(
-        ...     {"image": [[1.0, 2.0], [nan, nan], [3.0, 4.0]], "text": [[5.0], [6.0], [7.0]]},
-        ...     labels=["cat", "dog", None],
-        ... )
-        >>> print(summarise(data))
-        3 samples, 2 views, 2 classes of 1, 1 unlabelled, 16.7% of views missing, 2 complete
-        <BLANKLINE>
-        view   width  present  missing  min  max
-        image      2        2    33.3%    1    4
-        text       1        3     0.0%    5    7
-        <BLANKLINE>
-        samples  share  image  text
-              2  66.7%      x     x
-              1  33.3%      -     x
-    """
+    """Count samples, views, classes and combinations of views."""
     views = []
     for index, (name, block) in enumerate(data.views.items()):
         rows = block[data.mask[:, index]]

@@ -209,12 +209,7 @@ def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> Mu
             careful |= not np.isnan(block[odd]).all()
     if careful or not mask.any(axis=1).all() or labels.dtype.kind == "u":
         return MultiViewData(views, labels, name=name)  # says what is wrong, if something is
-    out = MultiViewData.__new__(MultiViewData)
-    for array in (*views.values(), labels, mask):
-        array.flags.writeable = False
-    out._views, out.mask, out.labels = dict(views), mask, labels
-    out.ids, out.columns, out.name = None, {}, name
-    return out
+    return MultiViewData.unchecked(views, mask, labels, name=name)
 
 
 def write_npy(path: str | PathLike[str], shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, Any]:

@@ -123,16 +123,15 @@ class ViewScaling:
             raise FewviewError(
                 f"view {shorten(map(repr, unknown))} was not there when the scaling was fitted"
             )
-        out = data[:]
-        out._views = {
+        blocks = {
             view: self.apply_quickly(view, block)
             if dtype is None
             else self.apply(view, block, dtype)
             for view, block in data.views.items()
         }
-        for block in out._views.values():
-            block.flags.writeable = False
-        return out
+        return MultiViewData.unchecked(
+            blocks, data.mask, data.labels, data.ids, data.columns, data.name
+        )
 
 
 def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
