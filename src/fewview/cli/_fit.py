@@ -96,7 +96,7 @@ def fit(
 
     from fewview.engine._fitted import usual_task
     from fewview.engine._registry import create
-    from fewview.samples._masks import check_rate
+    from fewview.samples._rates import check_rate
 
     check_writable(output)
     clf = create(method, device=device)

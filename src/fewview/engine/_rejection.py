@@ -24,7 +24,8 @@ from fewview.ground._draws import combine, raw, smallest, stream_key
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.samples._data import MultiViewData
-from fewview.samples._masks import MissingRule, largest_rate
+from fewview.samples._masks import MissingRule
+from fewview.samples._rates import largest_rate
 from fewview.samples._scaling import fit_scaling
 
 if TYPE_CHECKING:

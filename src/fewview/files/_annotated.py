@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewview._version import __version__
-from fewview.files._contents import Contents
-from fewview.files._guarded import load
+from fewview.files._file_contents import Contents
+from fewview.files._guarded import load_contents
 from fewview.files._hdf5 import Node, opened
 from fewview.files._kinds import UNFIT, Note, code_labels, from_text, kind_of, to_array, to_text
 from fewview.files._limits import dense_matrix
@@ -44,17 +44,14 @@ COLUMNS = ("categorical", "nullable-integer", "nullable-boolean", "nullable-stri
 
 def read_h5ad(path: Path, labels: str | None) -> Contents:
     """Read an `.h5ad` file in a child process; `labels` is the column of `obs` with the labels."""
-    return _read(load_h5ad, "AnnData", path, labels)
+    _check_library()
+    return load_contents(load_h5ad, "AnnData", path, labels)
 
 
 def read_h5mu(path: Path, labels: str | None) -> Contents:
     """Read an `.h5mu` file in a child process; `labels` is a column, or `modality:column`."""
-    return _read(load_h5mu, "MuData", path, labels)
-
-
-def _read(reader: Callable[..., Any], called: str, path: Path, labels: str | None) -> Contents:
     _check_library()
-    return Contents(**load(reader, called, [path], labels=labels), name=path.stem)
+    return load_contents(load_h5mu, "MuData", path, labels)
 
 
 def _check_library() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fewview.files._contents import DEFAULT_KEY, Contents, KeyedLabels, Keys, Table, Tables
+from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Keys, Table, Tables
 from fewview.files._kinds import UNFIT, Note, from_text, infer, kind_of, label_kind
 from fewview.files._tables import (
     MISSING,

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fewview.files._annotated import read_h5ad, read_h5mu, write_h5ad, write_h5mu
-from fewview.files._contents import Contents, Tables
+from fewview.files._file_contents import Contents, Tables
 from fewview.files._folders import read_folder, write_folder
 from fewview.files._limits import naming
 from fewview.files._matlab import read_matlab, write_matlab

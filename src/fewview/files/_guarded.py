@@ -27,6 +27,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from fewview.files._file_contents import Contents
 from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large
 from fewview.files._npz import read_npy
 from fewview.ground._errors import FewviewError, FewviewWarning
@@ -34,11 +35,11 @@ from fewview.ground._errors import FewviewError, FewviewWarning
 _START_SECONDS = 120.0  # to start Python and import a parser, on a busy machine
 _END_SECONDS = 10.0  # for a process that hung up to be gone
 _REPLY = "reply.json"
+_ARRAY, _DATE = "\0array", "\0date"  # keys that no name in a file can have
+_NO_MEMORY = "memory allocation failed|unable to allocate"
 # What Python says of a call that fits no signature, or of a module that lacks a name: the fault of
 # a library of another version (or ours), never that of a file.
-_NOT_THE_FILE = re.compile(
-    r"unexpected keyword argument|positional argument|^module '[\w.]+' has no attribute"
-)
+_NOT_THE_FILE = r"unexpected keyword argument|positional argument|^module '\S+' has no attribute"
 
 
 def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **options: Any) -> Any:
@@ -67,28 +68,40 @@ def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **optio
         folder = Path(name)
         process.ask({**request, "folder": name}, seconds, called)
         try:
-            reply = json.loads((folder / _REPLY).read_bytes())
-        except (OSError, ValueError, RecursionError, MemoryError) as error:
-            raise FewviewError(f"the reader left no result ({error})") from None
-        for message in reply.get("warnings", ()):
-            warnings.warn(message, FewviewWarning, stacklevel=4)
-        if "error" in reply:
-            raise FewviewError(reply["error"])
-        if "memory" in reply:
-            raise FewviewError(too_large(memory))
-        try:
-            return _unpack(reply["content"], folder)
-        except (KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+            text = (folder / _REPLY).read_bytes()
+            reply = json.loads(text, object_hook=lambda value: _unpack(value, folder))
+            if "memory" in reply:
+                raise FewviewError(too_large(memory))
+            if "error" in reply:
+                raise FewviewError(reply["error"])
+            told, content = reply["warnings"], reply["content"]
+        except FewviewError:
+            raise
+        except (KeyError, TypeError, OSError, ValueError, RecursionError, MemoryError) as error:
             # A child whose memory was damaged may write anything.
             raise FewviewError(f"the reader left no usable result ({error!r})") from None
+    for message in told:
+        warnings.warn(message, FewviewWarning, stacklevel=4)
+    return content
+
+
+def load_contents(
+    reader: Callable[..., Any], called: str, path: Path, labels: str | None
+) -> Contents:
+    """Read one file of a whole data set in a child process; see `load`."""
+    found = load(reader, called, [path], labels=labels)
+    try:
+        return Contents(**found, name=path.stem)
+    except TypeError as error:
+        raise FewviewError(f"the reader left no usable result ({error!r})") from None
 
 
 @contextmanager
 def kept_reader() -> Iterator[None]:
     """Use one child process for all foreign files read inside the block.
 
-    By default every file gets a process of its own, which takes about half a second to start. A
-    process that crashed or was stopped is replaced.
+    By default every file gets a process of its own, which takes from half a second (MATLAB) to two
+    seconds (AnnData) to start. A process that crashed or was stopped is replaced.
 
     Example:
         >>> with kept_reader():
@@ -96,18 +109,15 @@ def kept_reader() -> Iterator[None]:
     """
     global _kept
     with _lock:
-        if _kept is not None:
-            outer = True
-        else:
-            outer, _kept = False, _Reader()
+        mine = _Reader() if _kept is None else None  # else a block around this one has it
+        _kept = _kept or mine
     try:
         yield
     finally:
-        if not outer:
+        if mine is not None:
             with _lock:
-                kept, _kept = _kept, None
-            if kept is not None:
-                kept.stop()
+                _kept = None
+            mine.stop()
 
 
 _lock = threading.RLock()
@@ -258,45 +268,29 @@ def _environment() -> dict[str, str]:
 # ------------------------------------------------------------------ what crosses the border
 
 
-def _pack(value: Any, folder: Path, count: list[int]) -> Any:
-    """Write arrays into the folder and turn the rest into JSON that `_unpack` understands."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "fiub":
-            raise TypeError(f"array of {value.dtype}")
-        count[0] += 1
-        with (folder / f"{count[0]}.npy").open("wb") as stream:
+def _pack(value: Any, folder: Path) -> Any:
+    """Put an array into the folder, or say what JSON does not know, for `_unpack`."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        number = len(list(folder.iterdir()))
+        with (folder / f"{number}.npy").open("xb") as stream:
             np.lib.format.write_array(stream, value, allow_pickle=False)
-        return {"array": count[0]}
-    if isinstance(value, dict):
-        return {"dict": [[key, _pack(item, folder, count)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return [_pack(item, folder, count) for item in value]
+        return {_ARRAY: number}
     if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, datetime):
-        return {"datetime": value.isoformat()}
-    if isinstance(value, date):
-        return {"date": value.isoformat()}
+        return value.item()
+    if isinstance(value, (date, datetime)):
+        return {_DATE: value.isoformat()}
     raise TypeError(f"a {type(value).__name__}")
 
 
-def _unpack(value: Any, folder: Path) -> Any:
-    if isinstance(value, list):
-        return [_unpack(item, folder) for item in value]
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind == "dict":
-        return {key: _unpack(item, folder) for key, item in content}
-    if kind == "array":
-        file = folder / f"{int(content)}.npy"
+def _unpack(value: dict[str, Any], folder: Path) -> Any:
+    if isinstance(value.get(_ARRAY), int):
+        file = folder / f"{value[_ARRAY]}.npy"
         with file.open("rb") as stream:
             return read_npy(stream, file.stat().st_size)
-    if kind == "datetime":
-        return datetime.fromisoformat(content)
-    return date.fromisoformat(content)
+    if isinstance(value.get(_DATE), str):
+        text = value[_DATE]
+        return datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
+    return value
 
 
 # ------------------------------------------------------------------ the child
@@ -316,40 +310,42 @@ def main() -> None:
         folder = Path(request["folder"])
         with _limits(request["memory"], request["seconds"]):
             reply = _answer(reader, request, folder)
-        (folder / _REPLY).write_text(json.dumps(reply), encoding="ascii")
+        (folder / _REPLY).write_text(reply, encoding="ascii")
         replies.write(b"done\n")
         replies.flush()
 
 
-def _answer(reader: Any, request: dict[str, Any], folder: Path) -> dict[str, Any]:
-    paths = [Path(path) for path in request["paths"]]
+def _answer(reader: Any, request: dict[str, Any], folder: Path) -> str:
+    """Read, and give the reply as JSON: content and warnings, an error, or too little memory."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", FewviewWarning)
+            paths = [Path(path) for path in request["paths"]]
             content = reader(paths, memory=request["memory"], **request["options"])
-        reply = {"content": _pack(content, folder, [0])}
-        told = [str(entry.message) for entry in caught]
-        json.dumps(reply)
-        return {**reply, "warnings": told}
-    except FewviewError as error:
+        reply = {"content": content, "warnings": [str(entry.message) for entry in caught]}
+        return json.dumps(reply, default=lambda value: _pack(value, folder))
+    except Exception as error:
+        return json.dumps(_fault(error, request["called"]))
+
+
+def _fault(error: Exception, called: str) -> dict[str, Any]:
+    """Say whose fault an error is; parsers fail on foreign bytes in any way they like."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, FewviewError):
         return {"error": str(error)}
-    except MemoryError:
+    if isinstance(error, MemoryError) or re.search(_NO_MEMORY, reason, re.IGNORECASE):
         return {"memory": True}
-    except Exception as error:  # parsers fail on foreign bytes in any way they like
-        reason = " ".join(str(error).split()) or type(error).__name__
-        if "memory allocation failed" in reason or "unable to allocate" in reason.lower():
-            return {"memory": True}
-        if isinstance(error, (ImportError, NameError)) or _NOT_THE_FILE.search(reason):
-            return {
-                "error": f"cannot be read here, which is not the fault of the file: the reader of "
-                f"{request['called']} files fails with {type(error).__name__} ({reason[:200]}); "
-                "update the libraries that fewview needs: pip install --upgrade fewview"
-            }
+    if isinstance(error, (ImportError, NameError)) or re.search(_NOT_THE_FILE, reason):
         return {
-            "error": f"is not a readable {request['called']} file, or is damaged or cut short "
-            f"({reason[:200]}); get it again"
+            "error": f"cannot be read here, which is not the fault of the file: the reader of "
+            f"{called} files fails with {type(error).__name__} ({reason[:200]}); update the "
+            "libraries that fewview needs: pip install --upgrade fewview"
         }
+    return {
+        "error": f"is not a readable {called} file, or is damaged or cut short ({reason[:200]}); "
+        "get it again"
+    }
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._contents import Contents
+from fewview.files._file_contents import Contents
 from fewview.ground._errors import FewviewError
 
 KINDS = ("int", "float", "bool", "str", "json")

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._contents import Contents
-from fewview.files._guarded import load
+from fewview.files._file_contents import Contents
+from fewview.files._guarded import load_contents
 from fewview.files._hdf5 import Node, opened
 from fewview.files._kinds import are_texts, code_labels, kind_of
 from fewview.files._limits import dense_matrix
@@ -47,8 +47,7 @@ NOTE = "fewview"
 
 def read_matlab(path: Path, labels: str | None) -> Contents:
     """Read a `.mat` file in a child process; `labels` is the variable that holds them."""
-    content = load(load_matlab, "MATLAB", [path], labels=labels)
-    return Contents(**content, name=path.stem)
+    return load_contents(load_matlab, "MATLAB", path, labels)
 
 
 # ------------------------------------------------------------------ reading, in the child process

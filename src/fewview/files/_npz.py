@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._contents import Contents
+from fewview.files._file_contents import Contents
 from fewview.files._kinds import UNFIT, code_labels, from_text, kind_of, to_array
 from fewview.files._limits import memory_limit, naming, too_large
 from fewview.ground._errors import FewviewError, shorten
@@ -73,22 +73,26 @@ def read_npz_column(path: str | PathLike[str], key: str) -> NDArray[Any]:
         return column
 
 
+def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of an array: its shape, whether columns lie together, and its dtype."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            return np.lib.format.read_array_header_1_0(stream)
+        if version == (2, 0):
+            return np.lib.format.read_array_header_2_0(stream)
+        raise ValueError(f"version {version}")
+    except Exception as error:  # foreign bytes make header parsers fail in any way they like
+        raise FewviewError(f"is not a numpy array, or is damaged ({error})") from error
+
+
 def read_npy(stream: IO[bytes], size: int, header_only: bool = False) -> Any:
     """Read one array of `size` bytes with its header, or its shape (`header_only`).
 
     Never a pickle, and never more memory than there are bytes.
     """
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        elif version == (2, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-        else:
-            raise ValueError(f"version {version}")
-        start = stream.tell()
-    except Exception as error:  # foreign bytes make header parsers fail in any way they like
-        raise FewviewError(f"is not a numpy array, or is damaged ({error})") from error
+    shape, fortran, dtype = npy_header(stream)
+    start = stream.tell()
     if dtype.hasobject:
         raise FewviewError(
             "holds pickled Python objects, which are never read since they can run code; "

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._contents import DEFAULT_KEY, Keys
+from fewview.files._file_contents import DEFAULT_KEY, Keys
 from fewview.files._guarded import load
 from fewview.files._kinds import to_array, to_text
 from fewview.files._limits import naming

@@ -6,14 +6,14 @@ here, in `settle_rows`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fewview.ground._errors import FewviewError
-from fewview.samples._labels import plain
+from fewview.samples._labels import plain, repeated
 
 FloatArray = NDArray[np.floating[Any]]
 PartialRows = Literal["error", "drop_view", "mean"]
@@ -21,7 +21,38 @@ PARTIAL_ROWS: tuple[PartialRows, ...] = ("error", "drop_view", "mean")
 Names = tuple[str, ...] | None
 
 
-def named_blocks(views: Any) -> dict[str, Any]:
+def as_blocks(
+    views: Any, columns: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, FloatArray], dict[str, tuple[str, ...]]]:
+    """Turn views into float arrays with the same number of rows, and names of their columns."""
+    named = {view: as_block(view, value) for view, value in _named(views).items()}
+    blocks = {view: block for view, (block, _) in named.items()}
+    counts = {view: len(block) for view, block in blocks.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{view} {count}" for view, count in counts.items())
+        raise FewviewError(
+            f"views have different numbers of rows ({listed}); give NaN rows where a view is "
+            "missing, or join tables by their keys with MultiViewData.from_frames"
+        )
+    for view in columns:
+        if view not in blocks:
+            raise FewviewError(f"columns given for view {view!r}, which does not exist")
+    known: dict[str, tuple[str, ...]] = {}
+    for view, (block, own) in named.items():
+        names = tuple(map(str, columns[view])) if view in columns else own
+        if names is None:
+            continue
+        if len(names) != block.shape[1]:
+            raise FewviewError(
+                f"view {view!r}: {len(names)} column names for {block.shape[1]} columns"
+            )
+        for name in repeated(names):
+            raise FewviewError(f"view {view!r}: column {name!r} occurs twice; rename or drop one")
+        known[view] = names
+    return blocks, known
+
+
+def _named(views: Any) -> dict[str, Any]:
     """Give every view its name: that of a dict, else `view0`, `view1`, ..."""
     if isinstance(views, Mapping):
         named = {str(name): value for name, value in views.items()}
@@ -57,6 +88,8 @@ def _dimensions(value: Any) -> int | None:
 
 def as_block(view: str, value: Any) -> tuple[FloatArray, Names]:
     """Turn whatever holds one view into a float array [n, d], and its column names."""
+    if hasattr(value, "view_names"):
+        raise FewviewError(f"view {view!r} is itself a MultiViewData; give one of its views")
     columns = getattr(value, "column_names", getattr(value, "columns", None))
     names = tuple(str(column) for column in columns) if columns is not None else None
     if hasattr(value, "toarray"):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._contents import Contents, Tables
+from fewview.files._file_contents import Contents, Tables
 from fewview.files._formats import read_contents, write_contents
 from fewview.files._limits import naming
 from fewview.ground._checkers import check_word
@@ -25,15 +25,14 @@ from fewview.samples._blocks import (
     PARTIAL_ROWS,
     FloatArray,
     PartialRows,
-    as_block,
+    as_blocks,
     as_mask,
     frozen,
-    named_blocks,
     settle_rows,
 )
 from fewview.samples._frames import frame_tables
 from fewview.samples._joins import join_tables
-from fewview.samples._labels import as_ids, as_labels, encode_labels, repeated, rows_text
+from fewview.samples._labels import as_ids, as_labels, encode_labels, rows_text
 from fewview.samples._overview import Summary, summarise
 
 
@@ -91,24 +90,8 @@ class MultiViewData:
         if isinstance(views, MultiViewData):
             columns = views.columns if columns is None else columns
             views = views.views
-        known_columns = {view: tuple(map(str, names)) for view, names in (columns or {}).items()}
-        blocks: dict[str, FloatArray] = {}
-        for view, value in named_blocks(views).items():
-            if isinstance(value, MultiViewData):
-                raise FewviewError(
-                    f"view {view!r} is itself a MultiViewData; give one of its views"
-                )
-            blocks[view], names = as_block(view, value)
-            if names is not None:
-                known_columns.setdefault(view, names)
-        counts = {view: len(block) for view, block in blocks.items()}
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{view} {count}" for view, count in counts.items())
-            raise FewviewError(
-                f"views have different numbers of rows ({listed}); give NaN rows where a view is "
-                "missing, or join tables by their keys with MultiViewData.from_frames"
-            )
-        n_samples = next(iter(counts.values()))
+        blocks, self.columns = as_blocks(views, columns or {})
+        n_samples = len(next(iter(blocks.values())))
         self.ids = as_ids(ids, n_samples)
         given = as_mask(mask, n_samples, len(blocks))
         present = np.empty((n_samples, len(blocks)), dtype=bool)
@@ -118,7 +101,7 @@ class MultiViewData:
                 block,
                 None if given is None else given[:, index],
                 partial_rows,
-                known_columns.get(view),
+                self.columns.get(view),
                 lambda rows: rows_text(rows, self.ids),
             )
         empty = np.flatnonzero(~present.any(axis=1))
@@ -127,20 +110,8 @@ class MultiViewData:
                 f"{rows_text(empty, self.ids)}: no view at all; every sample needs at least one "
                 "view, drop these samples"
             )
-        for view, names in known_columns.items():
-            if view not in blocks:
-                raise FewviewError(f"columns given for view {view!r}, which does not exist")
-            if len(names) != blocks[view].shape[1]:
-                raise FewviewError(
-                    f"view {view!r}: {len(names)} column names for {blocks[view].shape[1]} columns"
-                )
-            for name_twice in repeated(names):
-                raise FewviewError(
-                    f"view {view!r}: column {name_twice!r} occurs twice; rename or drop one"
-                )
         self._views = blocks
         self.mask = frozen(present)
-        self.columns = {view: known_columns[view] for view in blocks if view in known_columns}
         self.labels = as_labels(labels, n_samples)
         self.name = name
 
@@ -405,13 +376,7 @@ class MultiViewData:
         """
         if copy is False:
             raise ValueError("views lie in arrays of their own; one array is always a copy")
-        blocks = []
-        for index, block in enumerate(self.views.values()):
-            kind = block.dtype if block.dtype.kind == "f" else np.float64
-            rows = np.array(block, dtype=kind)
-            rows[~self.mask[:, index]] = np.nan
-            blocks.append(rows)
-        out = np.concatenate(blocks, axis=1)
+        out = np.concatenate([*self._views.values()], axis=1)
         return out if dtype is None else out.astype(dtype)
 
     def __getitem__(self, key: Any) -> MultiViewData:
@@ -447,14 +412,17 @@ class MultiViewData:
             kept = np.asarray(key)
             if kept.dtype != bool and np.unique(kept % self.n_samples).size != kept.size:
                 ids = None  # a bootstrap sample: its identifiers are not unique any more
-        return MultiViewData.unchecked(
-            {view: block[key] for view, block in self._views.items()},
-            self.mask[key],
-            None if self.labels is None else self.labels[key],
-            ids,
-            self.columns,
-            self.name,
+        return self._changed(
+            views={view: block[key] for view, block in self._views.items()},
+            mask=self.mask[key],
+            labels=None if self.labels is None else self.labels[key],
+            ids=ids,
         )
+
+    def _changed(self, **changes: Any) -> MultiViewData:
+        """The same samples with other parts, which must be right."""
+        parts = {name: getattr(self, name) for name in ("mask", "labels", "ids", "columns", "name")}
+        return MultiViewData.unchecked(**{"views": self._views, **parts, **changes})
 
     def select_views(self, names: Sequence[str]) -> MultiViewData:
         """Keep only these views, in this order; samples left without any view are an error.
@@ -499,21 +467,15 @@ class MultiViewData:
 
     def with_labels(self, labels: Iterable[Hashable] | None) -> MultiViewData:
         """Return the same samples with other labels."""
-        out = self._with_rows(slice(None))
-        out.labels = as_labels(labels, self.n_samples)
-        return out
+        return self._changed(labels=as_labels(labels, self.n_samples))
 
     def with_name(self, name: str | None) -> MultiViewData:
         """Return the same samples under another name."""
-        out = self._with_rows(slice(None))
-        out.name = name
-        return out
+        return self._changed(name=name)
 
     def without_ids(self) -> MultiViewData:
         """Return the same samples without identifiers: rows of two sets may share them."""
-        out = self._with_rows(slice(None))
-        out.ids = None
-        return out
+        return self._changed(ids=None)
 
     def like(self, reference: MultiViewData, what: str = "data") -> MultiViewData:
         """Bring views and columns into the order of `reference`, matching by name.
@@ -531,10 +493,8 @@ class MultiViewData:
             [[False, True]]
         """
         dims = reference.view_dims
-        if (
-            self.view_dims == dims
-            and self.view_names == reference.view_names
-            and (not self.columns or not reference.columns or self.columns == reference.columns)
+        if list(self.view_dims.items()) == list(dims.items()) and (
+            not self.columns or not reference.columns or self.columns == reference.columns
         ):
             return self
         for view, width in self.view_dims.items():
@@ -576,12 +536,9 @@ class MultiViewData:
                     f"({shorten(odd)}); both must have the same columns"
                 )
             place = {column: index for index, column in enumerate(mine)}
-            blocks[view] = frozen(blocks[view][:, [place[column] for column in wanted]])
+            blocks[view] = blocks[view][:, [place[column] for column in wanted]]
             new_columns[view] = wanted
-        out = self._with_rows(slice(None))
-        out._views = blocks
-        out.columns = new_columns
-        return out
+        return self._changed(views=blocks, columns=new_columns)
 
     # ------------------------------------------------------------------ looks
 
@@ -589,8 +546,7 @@ class MultiViewData:
         if not isinstance(other, MultiViewData):
             return NotImplemented
         return (
-            self.view_dims == other.view_dims
-            and self.view_names == other.view_names
+            list(self.view_dims.items()) == list(other.view_dims.items())
             and self.n_samples == other.n_samples
             and self.columns == other.columns
             and all(

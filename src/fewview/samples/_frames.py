@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fewview.files._contents import DEFAULT_KEY, KeyedLabels, Keys, Table, Tables
+from fewview.files._file_contents import DEFAULT_KEY, KeyedLabels, Keys, Table, Tables
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import as_block
 from fewview.samples._labels import plain, repeated

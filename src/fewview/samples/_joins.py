@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fewview.files._contents import Contents, KeyedLabels, Keys, Tables
+from fewview.files._file_contents import Contents, KeyedLabels, Keys, Tables
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import FloatArray, PartialRows, as_float, settle_rows
 from fewview.samples._labels import in_order
