@@ -32,7 +32,7 @@ from fewview.files._guarded import load_contents
 from fewview.files._hdf5 import Node, opened
 from fewview.files._kinds import UNFIT, Note, code_labels, from_text, kind_of, to_array, to_text
 from fewview.files._limits import dense_matrix
-from fewview.ground._checkers import check_extra
+from fewview.ground._checkers import check_count, check_extra
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._whole_files import replacing
 
@@ -64,6 +64,8 @@ def _check_library() -> None:
 def import_parsers(paths: Sequence[Path]) -> None:
     """Import what reading needs, before limits hold (in the child process)."""
     del paths
+    import anndata.io  # noqa: F401
+    import h5py  # noqa: F401
     import pandas  # noqa: F401
 
 
@@ -285,8 +287,7 @@ def _matrix(node: Node, n_rows: int) -> tuple[NDArray[Any], list[str] | None]:
         block, names = _frame_block(node, n_rows)
     else:
         raise _unknown(node, encoding)
-    if len(block) != n_rows:
-        raise FewviewError(f"{node.name} has {len(block)} rows for {n_rows} samples")
+    check_count(f"{node.name} has ", "rows", len(block), n_rows)
     return block, names
 
 
@@ -302,8 +303,7 @@ def _frame_block(node: Node, n_rows: int) -> tuple[NDArray[Any], list[str]]:
         values = frame.column(name)
         if not all(value is None or isinstance(value, (bool, int, float)) for value in values):
             raise FewviewError(f"{node.name}/{name} holds text; features must be numbers")
-        if len(values) != n_rows:
-            raise FewviewError(f"{node.name}/{name} has {len(values)} rows for {n_rows} samples")
+        check_count(f"{node.name}/{name} has ", "rows", len(values), n_rows)
         block[:, place] = values  # None becomes NaN
     return block, names
 
@@ -346,8 +346,7 @@ def _rows(file: Node, name: str, index: list[Any], own: list[Any]) -> NDArray[An
             raise FewviewError(f"modality {name!r}: {shorten(unknown)} not in obs")
         return np.array([place.get(value, -1) for value in index], dtype=np.int64)
     numbers = node.numbers()
-    if numbers.size != len(index) or numbers.dtype.kind not in "iu":
-        raise FewviewError(f"{node.name} has {numbers.size} entries for {len(index)} samples")
+    check_count(f"{node.name} has ", "entries", numbers.size, len(index))
     rows = np.ravel(numbers).astype(np.int64) - 1
     used = rows[rows >= 0]
     if (rows < -1).any() or (used >= len(own)).any():
@@ -380,8 +379,7 @@ def _labels(
         raise FewviewError(f"obs has no column {name!r} for the labels; {found}")
     frame, column, rows = sources[name]
     values = frame.column(column)
-    if len(values) != len(frame.index):
-        raise FewviewError(f"column {name!r} has {len(values)} entries for {len(frame.index)} rows")
+    check_count(f"column {name!r} has ", "entries", len(values), len(frame.index), "rows")
     return [None if row < 0 else values[row] for row in rows.tolist()]
 
 
@@ -469,11 +467,8 @@ def _frame(index: Any, columns: dict[str, Any] | None = None) -> Any:
 
 
 def _written_ids(contents: Contents) -> list[str]:
-    ids = contents.ids
-    if ids is None:
-        ids = range(len(next(iter(contents.views.values()))))
-    kind = kind_of(ids, "id")
-    return [to_text(kind, value) for value in ids]
+    kind = kind_of(contents.keys, "id")
+    return [to_text(kind, value) for value in contents.keys]
 
 
 def _written_labels(contents: Contents) -> dict[str, Any]:

@@ -27,6 +27,11 @@ class Contents:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     name: str | None = None
 
+    @property
+    def keys(self) -> Sequence[Any]:
+        """The ids, or numbers of rows where there are none."""
+        return range(len(next(iter(self.views.values())))) if self.ids is None else self.ids
+
 
 @dataclass(frozen=True)
 class Keys:

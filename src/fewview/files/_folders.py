@@ -210,9 +210,7 @@ def write_folder(contents: Contents, path: Path, suffix: str) -> None:
                 f"view {view!r} has a column 'id', which tables need for the sample; rename the "
                 "column, or write an .npz file"
             )
-    ids = contents.ids
-    if ids is None:
-        ids = range(len(next(iter(contents.views.values()))))
+    ids = contents.keys
     kind, note = kind_of(ids, "id"), Note.of(contents)
     write_columns = write_parquet_columns if suffix == ".parquet" else write_csv_columns
     side = ".parquet" if suffix == ".parquet" else ".csv"

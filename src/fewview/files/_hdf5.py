@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.ground._checkers import check_dimensions
 from fewview.ground._errors import FewviewError
 
 
@@ -113,10 +114,8 @@ class Node:
             raise FewviewError(f"{self.name} keeps its values in another file, which is never read")
         if item.shape is None:
             raise FewviewError(f"{self.name} is empty")
-        if dimensions is not None and item.ndim != dimensions:
-            raise FewviewError(
-                f"{self.name} has {item.ndim} dimension(s); it must have {dimensions}"
-            )
+        if dimensions is not None:
+            check_dimensions(self.name, item.ndim, dimensions)
         if item.size * item.dtype.itemsize > self.memory:
             raise MemoryError
 

@@ -155,7 +155,7 @@ class Note:
                 and note.labels in (*KINDS, None)
                 and are_texts(list(views))
                 and all(view.get("dtype", "float32").startswith("float") for view in views.values())
-                and all(are_texts(view["columns"]) for view in views.values())
+                and all(are_texts(view["columns"] or []) for view in views.values())
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             valid = False
@@ -165,7 +165,5 @@ class Note:
 
 
 def are_texts(values: Any) -> bool:
-    """Say whether this is a list of texts, or nothing."""
-    return values is None or (
-        isinstance(values, list) and all(isinstance(value, str) for value in values)
-    )
+    """Say whether this is a list of texts."""
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)

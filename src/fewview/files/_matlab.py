@@ -398,7 +398,6 @@ def _as_written(variables: Mapping[str, _Value], wanted: str | None) -> dict[str
         names, columns = note["views"], note["columns"]
         valid = (
             note["version"] == 1
-            and names is not None
             and are_texts(names)
             and len(set(names)) == len(names)
             and set(columns) <= set(names)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fewview.files._file_contents import Contents
 from fewview.files._kinds import UNFIT, code_labels, from_text, kind_of, to_array
 from fewview.files._limits import memory_limit, naming, too_large
+from fewview.ground._checkers import check_count, check_dimensions
 from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._whole_files import replacing
 
@@ -66,9 +67,7 @@ def read_npz_column(path: str | PathLike[str], key: str) -> NDArray[Any]:
         column = archive.column(key)
         views = [name for name in archive.members if name.startswith("view_")]
         if views:
-            n_samples = archive.shape(views[0])[:1]
-            if column.shape != n_samples:
-                raise FewviewError(f"{key} has {len(column)} entries for {n_samples[0]} samples")
+            check_count(f"{key} has ", "entries", len(column), (*archive.shape(views[0]), 0)[0])
         column.flags.writeable = False
         return column
 
@@ -157,8 +156,7 @@ class _Archive:
     def column(self, key: str, kinds: str = "fiubU") -> NDArray[Any]:
         """Read an array with one entry per something."""
         array = self.array(key)
-        if array.ndim != 1:
-            raise FewviewError(f"array {key} has {array.ndim} dimension(s); it must have one")
+        check_dimensions(f"array {key}", array.ndim, 1)
         if array.dtype.kind not in kinds:
             raise FewviewError(f"array {key} holds {array.dtype} values; it must hold text")
         return array
@@ -196,12 +194,7 @@ def read_npz(path: Path, labels: str | None) -> Contents:
                 "name the features of each view so, and the labels y"
             )
         for name in names:
-            dimensions = len(archive.shape(f"view_{name}"))
-            if dimensions != 2:
-                raise FewviewError(
-                    f"array view_{name} has {dimensions} dimension(s); it must be 2-D, samples by "
-                    "features"
-                )
+            check_dimensions(f"array view_{name}", len(archive.shape(f"view_{name}")), 2)
         total = sum(archive.members[f"view_{name}"].file_size for name in names)
         if total > memory_limit(archive.size):
             raise FewviewError(too_large(memory_limit(archive.size)))
@@ -237,8 +230,7 @@ def _labels(archive: _Archive, n_samples: int, name: str | None) -> list[Any] | 
             return None
         raise FewviewError(f"no array {name!r} for the labels; it has {shorten(archive.members)}")
     y = archive.column(key)
-    if len(y) != n_samples:
-        raise FewviewError(f"{key} has {len(y)} labels for {n_samples} samples; give one per row")
+    check_count(f"{key} has ", "labels", len(y), n_samples)
     if key != "y" or "classes" not in archive.members or y.dtype.kind not in "iu":
         return list(y.tolist())
     classes = _values(archive, "classes")

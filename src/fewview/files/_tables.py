@@ -21,7 +21,7 @@ from fewview.files._guarded import load
 from fewview.files._kinds import to_array, to_text
 from fewview.files._limits import naming
 from fewview.files._npz import read_npy
-from fewview.ground._checkers import check_extra
+from fewview.ground._checkers import check_dimensions, check_extra
 from fewview.ground._errors import FewviewError, shorten
 
 TABLES = (".csv", ".parquet", ".npy")
@@ -78,8 +78,7 @@ def read_columns(
 def _read_array(file: Path) -> NDArray[Any]:
     with file.open("rb") as stream:
         array: NDArray[Any] = read_npy(stream, file.stat().st_size)
-    if array.ndim != 2:
-        raise FewviewError(f"has {array.ndim} dimension(s); it must be 2-D, samples by features")
+    check_dimensions("", array.ndim, 2)
     if array.dtype.kind == "U":
         raise FewviewError("holds text; features must be numbers")
     return array

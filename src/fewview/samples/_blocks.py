@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.ground._checkers import check_count, check_dimensions
 from fewview.ground._errors import FewviewError
 from fewview.samples._labels import plain, repeated
 
@@ -42,10 +43,7 @@ def as_blocks(
         names = tuple(map(str, columns[view])) if view in columns else own
         if names is None:
             continue
-        if len(names) != block.shape[1]:
-            raise FewviewError(
-                f"view {view!r}: {len(names)} column names for {block.shape[1]} columns"
-            )
+        check_count(f"view {view!r}: ", "column names", len(names), block.shape[1], "columns")
         for name in repeated(names):
             raise FewviewError(f"view {view!r}: column {name!r} occurs twice; rename or drop one")
         known[view] = names
@@ -108,10 +106,7 @@ def as_block(view: str, value: Any) -> tuple[FloatArray, Names]:
         raise FewviewError(f"view {view!r}: rows of different lengths") from None
     except OverflowError:
         raise FewviewError(f"view {view!r} holds a number too large for a float64") from None
-    if array.ndim != 2:
-        raise FewviewError(
-            f"view {view!r} has {array.ndim} dimension(s); it must be 2-D, samples by features"
-        )
+    check_dimensions(f"view {view!r}", array.ndim, 2)
     if array.shape[1] == 0:
         raise FewviewError(f"view {view!r} has no columns; drop the view")
     if array.dtype == object:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.ground._checkers import check_count
 from fewview.ground._errors import FewviewError, shorten
 
 
@@ -35,8 +36,7 @@ def as_labels(labels: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any]
         raise FewviewError(
             f"labels must be one label per sample, not {type(labels).__name__}"
         ) from None
-    if len(values) != n_samples:
-        raise FewviewError(f"{len(values)} labels for {n_samples} samples")
+    check_count("", "labels", len(values), n_samples)
     for row, label in enumerate(values):
         try:
             hash(label)
@@ -58,8 +58,7 @@ def as_ids(ids: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | Non
         raise FewviewError(
             "ids must be one hashable identifier (a number, a text) per sample"
         ) from None
-    if len(values) != n_samples:
-        raise FewviewError(f"{len(values)} ids for {n_samples} samples")
+    check_count("", "ids", len(values), n_samples)
     unknown = [row for row, value in enumerate(values) if value is None]
     if unknown:
         raise FewviewError(f"{rows_text(unknown)}: no id; every sample needs one or none has")

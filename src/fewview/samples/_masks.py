@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_word
+from fewview.ground._checkers import check_count, check_word
 from fewview.ground._draws import UInt64Array, combine, raw, stream_key, uniform
 from fewview.ground._errors import FewviewError
 from fewview.samples._rates import BoolArray, check_rate
@@ -135,10 +135,7 @@ class MissingRule:
                 mask = np.where(both.any(-1, keepdims=True), both, present)
             return mask
         if self.view_rates is not None:
-            if len(self.view_rates) != n_views:
-                raise FewviewError(
-                    f"{len(self.view_rates)} missing rates given for {n_views} views; give one each"
-                )
+            check_count("", "missing rates given", len(self.view_rates), n_views, "views")
             if present is not None:
                 raise FewviewError(
                     "unequal rates per view are drawn on complete data only; this data set already "
