@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from fewview.datasets import class_split, get_spec, load
-from fewview.engine._contract import Method, Prepared
+from fewview.engine._method import Method
+from fewview.engine._state import Prepared
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.samples import MultiViewData
 

@@ -14,7 +14,8 @@ import numpy as np
 from common import dataset_and_episodes
 
 from fewview.datasets import class_split, get_spec, is_present, load
-from fewview.episodes import EpisodeSampler, TaskSpec, ViewTensors
+from fewview.episodes import EpisodeSampler, TaskSpec
+from fewview.numerics import ViewTensors
 from fewview.samples import MultiViewData
 
 REPEATS = 5

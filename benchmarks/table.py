@@ -30,14 +30,16 @@ from memory import peak_memory
 
 import fewview.engine._contract as method_base
 from fewview.datasets import class_split, get_spec, is_present, load
-from fewview.engine._contract import Method, scale_base
+from fewview.engine._contract import scale_base
+from fewview.engine._method import Method
 from fewview.engine._registry import create
-from fewview.episodes import EpisodeSampler, TaskSpec, ViewTensors
+from fewview.episodes import EpisodeSampler, TaskSpec
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._settings import Settings
 from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense
 from fewview.methods.ugda._rectification import Objective
+from fewview.numerics import ViewTensors
 from fewview.numerics._moments import ClassStatistics
 from fewview.samples import largest_rate
 

@@ -8,11 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fewview import FewviewError
-from fewview.engine._contract import Method, State, Tags
-from fewview.engine._registry import register
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, squared_distances
+from fewview import EpisodeBatch, FewviewError, Method, State, Tags, register
+from fewview.numerics import class_means, squared_distances
 
 
 def vote(support: Tensor, query: Tensor, members: Tensor) -> Tensor:
@@ -66,7 +63,7 @@ class ViewVote(Method):
 
 
 if __name__ == "__main__":
-    from fewview.engine._checks import check_method
+    from fewview import check_method
     from fewview.evaluate import bench, make_grid
 
     check_method(ViewVote())

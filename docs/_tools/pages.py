@@ -127,7 +127,7 @@ def _names_of(factory: type) -> list[str]:
 
 def _in_words(method: Any) -> list[tuple[str, str]]:
     """What the tags of a method say, for people."""
-    from fewview.engine._contract import Method
+    from fewview.engine._method import Method
 
     tags = method.tags
     learns = type(method).prepare is not Method.prepare

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from fewview import FewviewError, create
 from fewview.engine._checks import CHECKS, check_method
-from fewview.engine._contract import Method, State, Tags
+from fewview.engine._method import Method
 from fewview.engine._registry import get_entry, names
+from fewview.engine._state import State, Tags
 from fewview.methods.proto import Proto
 from fewview.numerics._batch import EpisodeBatch
 
@@ -90,6 +91,31 @@ def test_clone_that_loses_parameters_is_found() -> None:
 
     with pytest.raises(AssertionError, match="parameters"):
         check_method(Forgetful(), only=["parameters"])
+
+
+class Careless(Proto):
+    sharpness = 3.0
+
+
+def test_a_parameter_without_annotation_is_found() -> None:
+    with pytest.raises(AssertionError, match=r"write 'sharpness: float = 3\.0', or annotate it"):
+        check_method(Careless(), only=["parameters"])
+
+
+class Own(Proto):
+    """A method of somebody's own, without any decorator."""
+
+    name = "own"
+    size: int = 3
+    scaling = "unit"
+
+
+def test_a_class_is_a_dataclass_by_itself_and_a_plain_value_is_a_new_default() -> None:
+    assert Own().get_params()["size"] == 3
+    assert Own(size=4).key() == Own().key().replace("size=3", "size=4")
+    assert (Own().scaling, Own(scaling="none").scaling) == ("unit", "none")
+    assert "scaling=unit" in Own().key()
+    check_method(Own(), only=["parameters"])
 
 
 def test_unknown_check() -> None:

@@ -26,17 +26,19 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fewview import FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.engine._checks import synthetic_data
-from fewview.engine._contract import Method
 from fewview.engine._fitted import FittedBase, usual_task
-from fewview.engine._inputs import as_data
+from fewview.engine._method import Method
 from fewview.engine._registry import names
 from fewview.engine._streaming import BaseStream
+from fewview.methods.combined import Combined
 from fewview.methods.concat import Concat
 from fewview.methods.marginal import Marginal
 from fewview.methods.marginal._imputer import MarginalImputer
 from fewview.methods.marginal._unlabelled import oas_shrinkage
 from fewview.methods.proto import Proto
+from fewview.methods.ptmap import PTMAP
 from fewview.methods.ugda import UGDA
+from fewview.samples._inputs import as_data
 
 NAN = float("nan")
 BASE, NOVEL = synthetic_data()
@@ -567,3 +569,20 @@ def test_nearest_base_classes_and_the_picture(task: Any, tmp_path: Any) -> None:
     with pytest.raises(FewviewError, match="why"):
         found.save(tmp_path / "why.xyz")
     assert [path.name for path in tmp_path.iterdir()] == ["why.svg"]
+
+
+def test_a_parameter_that_a_part_has_too_is_noticed_when_it_changes() -> None:
+    """The scaling of a combination is its own, whatever the scaling of its head is called."""
+    base, novel = synthetic_data()
+    support, query = novel[::9], novel[1::3]
+
+    def combined(**parameters: Any) -> Combined:
+        head = PTMAP(power="signed", scaling="standard")
+        return Combined(UGDA(n_anchors=10), head=head, **parameters)
+
+    changed = combined().fit_base(base).set_params(scaling="standard").fit(support)
+    fresh = combined(scaling="standard").fit_base(base).fit(support)
+    before = combined().fit_base(base).fit(support)
+    np.testing.assert_allclose(changed.predict_proba(query), fresh.predict_proba(query))
+    assert np.abs(before.predict_proba(query) - fresh.predict_proba(query)).max() > 1e-3
+    assert changed.prepared_.scaling.rule == "standard"

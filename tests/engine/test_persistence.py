@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 from fewview import FewviewError, FewviewWarning, MultiViewData, create, load_model
 from fewview.engine._checks import synthetic_data
-from fewview.engine._contract import Method
+from fewview.engine._method import Method
 from fewview.engine._registry import names
 from fewview.engine._saving import FORMAT_VERSION, KEY, _document_digest
 from fewview.methods.concat import Concat

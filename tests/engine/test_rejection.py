@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from sklearn.metrics import roc_auc_score
 
 from fewview import FewviewError, MultiViewData
 from fewview.engine._checks import synthetic_data
-from fewview.engine._contract import Method
-from fewview.engine._rejection import LEVELS, Thresholds, nearest_support
+from fewview.engine._method import Method
+from fewview.engine._rejection import LEVELS, Thresholds
 from fewview.methods.marginal import Marginal
 from fewview.methods.proto import Proto
 from fewview.methods.ugda import UGDA
+from fewview.numerics._distances import nearest_support
 
 WIDTHS = {"a": 6, "b": 4, "c": 8}
 
@@ -103,11 +105,15 @@ def test_base_classes_are_needed() -> None:
     first = np.concatenate([np.flatnonzero(BASE.codes == code)[:3] for code in range(6)])
     with pytest.raises(FewviewError, match=r"2 base classes with 4 samples or more; .* has 0"):
         Proto().fit_base(BASE[first]).fit(support).predict(support, reject=0.05)
-    # A base set in parts keeps some samples for this; without them there is no way.
+    # A base set in parts keeps some samples for this.
     streamed, whole = (Proto().partial_fit_base(BASE), Proto().fit_base(BASE))
     both = [clf.fit(support).thresholds().quantiles for clf in (streamed, whole)]
     assert np.abs(both[0] - both[1]).mean() < 0.1 * np.abs(both[1]).mean()
+    before = streamed.predict(support, reject=0.05)
+    # What was learnt stays; where nothing was, there is no way without samples.
     streamed.base = streamed.base.without_rows()
+    assert (streamed.predict(support, reject=0.05) == before).all()
+    streamed.base = replace(streamed.base, thresholds=None)
     with pytest.raises(FewviewError, match="rows are not here"):
         streamed.predict(support, reject=0.05)
 

@@ -133,7 +133,7 @@ def test_saving_a_base_set_in_parts_chooses_first(tmp_path: Path) -> None:
     method.save(tmp_path / "a.model")
     again = Marginal.load(tmp_path / "a.model")
     assert not again.base.pending
-    wanted = method.base.completed(method).prepared.state.settings
+    wanted = method.base.fitted_for(method).prepared.state.settings
     assert again.base.prepared.state.settings == wanted
 
 

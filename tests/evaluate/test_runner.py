@@ -65,6 +65,23 @@ def test_json_has_the_promised_keys(tmp_path: Path) -> None:
     assert rows[0]["accuracy"] > rows[1]["accuracy"]
 
 
+def test_there_is_one_way_from_episodes_to_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a benchmark runs, tuning included, is what `Method.score_episodes` gives."""
+    usual, seen = Proto.score_in_batches, []
+
+    def note(self: Proto, data: Any, episodes: Any, prepared: Any) -> Any:
+        for part, scores in usual(self, data, episodes, prepared):
+            seen.append(len(part))
+            yield part, scores
+
+    monkeypatch.setattr(Proto, "score_in_batches", note)
+    run(small(eta="0.5", splits=1))
+    assert seen == [6]
+    run(small(eta="0.5", splits=1, tune=True))
+    assert len(seen) > 2
+    assert seen[-1] == 6
+
+
 def test_same_digits_twice() -> None:
     assert numbers(run(small())) == numbers(run(small()))
 

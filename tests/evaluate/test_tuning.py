@@ -5,8 +5,9 @@ import pytest
 
 import fewview.evaluate._tuning as tuning_module
 from fewview.episodes import TaskSpec
+from fewview.episodes._pretended import divide
 from fewview.evaluate import make_grid, run
-from fewview.evaluate._tuning import candidates, describe_tuning, folds
+from fewview.evaluate._tuning import candidates, describe_tuning, pretended_task
 from fewview.methods import create
 from fewview.results._store import Store
 from fewview.samples import FewviewError, MultiViewData
@@ -27,12 +28,14 @@ def test_present_settings_come_first_and_typed_ones_stay() -> None:
 
 def test_folds_are_of_base_classes_only() -> None:
     data = MultiViewData(np.ones((48, 2)), labels=np.repeat(np.arange(8), 6))
-    for novel, rest, task in folds(data, TaskSpec(way=3, shot=1, queries=15)):
-        assert sorted(novel + rest) == list(range(8))
-        assert task.way == 3
-        assert task.queries == 5
+    task, n_novel = pretended_task(data, TaskSpec(way=3, shot=1, queries=15))
+    assert (task.way, task.queries, n_novel) == (3, 5, 4)
+    for division in divide(data, n_novel, 4, "tuning folds", 0):
+        both = [*division.known.classes.tolist(), *division.unknown.classes.tolist()]
+        assert sorted(both) == list(range(8))
+        assert division.unknown.classes.tolist() == sorted(division.novel.tolist())
     with pytest.raises(FewviewError, match="at least 3"):
-        folds(data[data.labels < 2], TaskSpec())
+        pretended_task(data[data.labels < 2], TaskSpec())
 
 
 def test_tuned_cells_are_cells_of_their_own_and_choices_are_kept(tmp_path) -> None:  # type: ignore[no-untyped-def]

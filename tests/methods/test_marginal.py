@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
-from fewview.engine._checks import check_method, gather, synthetic_data
+from fewview.engine._checks import check_method, synthetic_data
 from fewview.engine._streaming import BaseStream
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
 from fewview.methods.marginal._balance import balanced_softmax
@@ -37,7 +37,7 @@ def setting(
     method = Marginal(**{**EXACT, **parameters})
     task = TaskSpec(way=3, shot=shot, queries=4, eta=eta)
     prepared = method.prepare_base(base, task)
-    batch = gather(method, prepared, novel, EpisodeSampler(novel, task).draw(0, 5))
+    batch = method.scaled(novel, prepared).gather(EpisodeSampler(novel, task).draw(0, 5))
     return method, prepared, batch, method.score_batch(batch, prepared)
 
 

@@ -16,8 +16,8 @@ import fewview.methods.cpm as cpm
 import fewview.methods.icmsc as icmsc
 from fewview import EpisodeSampler, TaskSpec, create
 from fewview.engine._checks import Case, check_method, synthetic_data
-from fewview.engine._contract import State
 from fewview.engine._registry import expand, get_entry, names
+from fewview.engine._state import State
 from fewview.engine._trained import (
     Epoch,
     draw_weights,

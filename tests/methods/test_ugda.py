@@ -14,7 +14,7 @@ from torch import Tensor
 
 import fewview.methods.ugda._distribution as distribution
 from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
-from fewview.engine._checks import check_method, gather, synthetic_data
+from fewview.engine._checks import check_method, synthetic_data
 from fewview.methods.ugda import UGDA
 from fewview.methods.ugda._aggregation import (
     aggregate_exactly,
@@ -83,7 +83,7 @@ def easy_batch(
     task = TaskSpec(way=3, shot=shot, queries=5, eta=eta)
     prepared = method.prepare_base(base, task)
     episodes = EpisodeSampler(novel, task).draw(0, n_tasks)
-    return gather(method, prepared, novel, episodes), prepared
+    return method.scaled(novel, prepared).gather(episodes), prepared
 
 
 def ugda(text: str, **parameters: Any) -> UGDA:

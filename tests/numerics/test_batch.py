@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from fewview.episodes import EpisodeBatch, Episodes, EpisodeSampler, TaskSpec, ViewTensors
+from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
+from fewview.numerics import EpisodeBatch, ViewTensors
 from fewview.samples import FewviewError, MultiViewData
 
 

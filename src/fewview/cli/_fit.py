@@ -10,7 +10,7 @@ import typer
 from fewview.cli._text import examples
 
 if TYPE_CHECKING:
-    from fewview.engine._contract import Method
+    from fewview.engine._method import Method
     from fewview.samples._blocks import PartialRows as Rule
     from fewview.samples._data import MultiViewData
 

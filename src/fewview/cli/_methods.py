@@ -10,7 +10,7 @@ import typer
 from fewview.cli._text import examples, print_table
 
 if TYPE_CHECKING:
-    from fewview.engine._contract import Method
+    from fewview.engine._method import Method
 
 EPILOG = examples(
     "fewview methods", "all of them",
@@ -66,7 +66,7 @@ def _lines() -> list[list[str]]:
 
 def _use_of_base(method: Method) -> str:
     """What base classes are to a method: needed, learnt from if there are any, or a scale only."""
-    from fewview.engine._contract import Method
+    from fewview.engine._method import Method
 
     def learns(part: Method) -> bool:
         parts = [p for p in part.get_params(deep=False).values() if isinstance(p, Method)]

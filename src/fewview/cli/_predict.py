@@ -11,7 +11,7 @@ from fewview.cli._fit import Labels, PartialRows, check_writable, read_samples, 
 from fewview.cli._text import examples
 
 if TYPE_CHECKING:
-    from fewview.engine._contract import Method
+    from fewview.engine._method import Method
     from fewview.samples._data import MultiViewData
 
 EPILOG = examples(
@@ -147,7 +147,7 @@ def _classifier(model: str | None, method: str | None, device: str) -> Method:
     if (model is None) == (method is None):
         _refuse("give either --model FILE (from 'fewview fit') or --method NAME")
     if model is not None:
-        from fewview.engine._saving import load_model
+        from fewview.engine._method import load_model
 
         return load_model(model, device=device)
     from fewview.engine._registry import create

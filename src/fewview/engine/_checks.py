@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import get_annotations
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,13 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from fewview.engine._contract import Method, Prepared
+from fewview.engine._contract import Contract
+from fewview.engine._method import Method
+from fewview.engine._state import Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
 
 WAY = 3
@@ -100,16 +103,8 @@ class Case:
         """Return the method, what it learnt from the base set, and a batch of scaled tasks."""
         method = method or self.method64
         prepared = method.prepare_base(self.base, task)
-        return method, prepared, gather(method, prepared, self.novel, self.episodes(task, count))
-
-
-def gather(
-    method: Method, prepared: Prepared, data: MultiViewData, episodes: Episodes
-) -> EpisodeBatch:
-    """Build the scaled tensors of some tasks, as `Method.score_episodes` does, with labels."""
-    scaled = prepared.scaling.transform(data.like(prepared.reference), np.dtype(method.dtype).type)
-    dtype = torch.float64 if method.dtype == "float64" else torch.float32
-    return ViewTensors.of(scaled, method.torch_device, dtype).gather(episodes)
+        episodes = self.episodes(task, count)
+        return method, prepared, method.scaled(self.novel, prepared).gather(episodes)
 
 
 def _probabilities(method: Method, prepared: Prepared, batch: EpisodeBatch) -> Tensor:
@@ -157,6 +152,12 @@ def check_parameters(case: Case) -> None:
     """`get_params`, `set_params`, `clone` and pickling keep every parameter."""
     method = case.method
     parameters = method.get_params(deep=False)
+    for name, value in _undeclared(type(method)).items():
+        assert name in parameters, (
+            f"{name} = {value!r} has no annotation, so it is no parameter and no part of a "
+            f"result's key; write '{name}: {type(value).__name__} = {value!r}', or annotate it "
+            "with ClassVar if it is the same for all instances"
+        )
     for name, value in parameters.items():
         assert getattr(method, name) is value, f"parameter {name!r} is not stored as it was given"
     copy = clone(method)
@@ -168,6 +169,18 @@ def check_parameters(case: Case) -> None:
     learnt = [name for name in vars(clone(method)) if name.endswith("_")]
     assert not learnt, f"{learnt} exists before fit"
     assert method.name, "the class has no name; use @register or set the class attribute `name`"
+
+
+def _undeclared(factory: type[Method]) -> dict[str, Any]:
+    """Values in the bodies of a method's classes that look like parameters and are not declared."""
+    out: dict[str, Any] = {}
+    for kind in factory.__mro__[: factory.__mro__.index(Method)]:
+        for name, value in vars(kind).items():
+            plain = isinstance(value, (bool, int, float, str, tuple, list, dict, type(None)))
+            declared = name in get_annotations(kind) or name in vars(Contract)
+            if plain and not declared and not name.startswith("_"):
+                out[name] = value
+    return out
 
 
 def check_estimator(case: Case) -> None:
@@ -267,9 +280,9 @@ def check_view_order(case: Case) -> None:
     )
     base, novel = case.base.select_views(order), case.novel.select_views(order)
     prepared, other = method.prepare_base(case.base, task), method.prepare_base(base, task)
-    batch = gather(method, prepared, case.novel, episodes)
+    batch = method.scaled(case.novel, prepared).gather(episodes)
     before = _probabilities(method, prepared, batch)
-    after = _probabilities(method, other, gather(method, other, novel, turned))
+    after = _probabilities(method, other, method.scaled(novel, other).gather(turned))
     _compare(case, before, after, batch, "views in another order")
 
 

@@ -1,101 +1,42 @@
-"""The contract of a method, and everything that is the same for all methods.
+"""The contract of a method: what an author writes, and how many tasks are run with it.
 
-A method is a scikit-learn style classifier that implements one function, `scores`, over a batch of
-tasks, and may implement `prepare` (what is learnt from base classes) and `embed` (its own space).
-Scaling, padding, splitting a batch to fit memory, device and dtype are here; the estimator face
-is in `estimator.py`.
+A method implements one function, `scores`, over a batch of tasks, and may implement `prepare` (what
+is learnt from base classes) and `embed` (its own space). Scaling, padding, splitting a batch to fit
+memory, device and dtype are here and nowhere else. The estimator face is in `_method.py`.
 """
 
 from __future__ import annotations
 
-import threading
-from abc import abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
-from inspect import get_annotations
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from threading import Lock
 from time import perf_counter
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from cachetools import LRUCache, cached
 from torch import Tensor
 
-from fewview.engine._estimator import Estimator
 from fewview.engine._explaining import Explanation, explain_by_leaving_out
-from fewview.engine._inputs import as_data
-from fewview.engine._rejection import nearest_support
+from fewview.engine._parameters import Parameters, choose
 from fewview.engine._state import DTYPES, Prepared, State, Tags
-from fewview.engine._streaming import Statistics, cannot_stream
 from fewview.episodes._sampler import Episodes
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._distances import nearest_support
 from fewview.numerics._padding import PADDINGS, pad
 from fewview.samples._data import MultiViewData
 from fewview.samples._scaling import SCALINGS, ViewScaling, fit_scaling
 
 # What `--tune` tries.
 TUNED_SCALINGS = ("scale", "standard", "standard+unit", "root+standard+unit")
-Progress = Callable[[int], None]
 
 
-class Cache:
-    """A small memory of prepared states, least recently used out first."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.items: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.Lock()  # a worker of a cluster may have several threads
-
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        with self._lock:
-            if key in self.items:
-                self.items.move_to_end(key)
-                return self.items[key]
-        value = make()
-        with self._lock:
-            self.items[key] = value
-            while len(self.items) > self.size:
-                self.items.popitem(last=False)
-        return value
-
-
-_prepared = Cache(16)
-_scaled = Cache(4)
-_tensors = Cache(2)
-
-
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
-class Parameters:
-    """Makes a dataclass of every class under it: annotated attributes are its parameters.
-
-    A value without annotation, where a class above has the parameter, is its new default.
-    """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        own = get_annotations(cls)
-        above: tuple[Field[Any], ...] = fields(cls) if is_dataclass(cls) else ()
-        changed = {f.name: f.type for f in above if f.name in vars(cls) and f.name not in own}
-        cls.__annotations__ = {**changed, **own}
-        dataclass(kw_only=True, eq=False, repr=False)(cls)
-
-
-class Method(Parameters, Estimator):
-    """Base class of all methods; a method implements `scores`.
-
-    Args:
-        base: the base set; anything that `fit` accepts as X, with labels. Immutable, so `clone`
-            and `GridSearchCV` share it.
-        scaling: per-view scaling fitted on the base set (on the supports without one).
-        padding: how missing views are filled for methods that cannot handle them.
-        device: `"cpu"`, `"cuda"` or `"auto"`.
-        dtype: `"float32"` or `"float64"`.
-        max_memory: GiB that one batch of tasks may take; sets how many tasks go together.
-        random_state: seed of everything random outside an episode list.
-    """
+class Contract(Parameters, ABC):
+    """What a method is to everything that runs it; see `Method` for the parameters."""
 
     base: Any = None
     scaling: str = "scale"
@@ -112,7 +53,7 @@ class Method(Parameters, Estimator):
     scalings: ClassVar[tuple[str, ...]] = SCALINGS
     # Settings that `--tune` may choose from on base classes: parameter -> values.
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {}
-    # What `--scaling paper` and `--padding paper` mean for this method (methods.md 0.3).
+    # What `--scaling paper` and `--padding paper` mean for this method.
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale"}
 
     # ------------------------------------------------------------------ what a method implements
@@ -125,6 +66,26 @@ class Method(Parameters, Estimator):
         """Learn from the scaled base set; nothing by default."""
         return State()
 
+    def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
+        """The same tasks with one view `latent`; by default the padded views side by side."""
+        support, query = batch.concatenated()
+        return latent_batch(batch, support, query, batch.support_labels)
+
+    def validate(self) -> None:
+        """Check hyper-parameters; called before any work. Subclasses add their own checks."""
+        self.check_types()
+        choose("scaling", self.scaling, self.scalings)
+        choose("padding", self.padding, PADDINGS)
+        choose("dtype", self.dtype, tuple(DTYPES))
+        if not self.max_memory > 0:
+            raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
+
+    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
+        """Working memory of one task; sets the batch size. Depends on shapes only."""
+        return 4 * (n_support + n_query) * sum(dims) * self.torch_dtype.itemsize
+
+    # ------------------------------------------------------------------ what some methods replace
+
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> State:
         """Do without base classes; nothing by default.
 
@@ -136,15 +97,22 @@ class Method(Parameters, Estimator):
         """
         return State()
 
-    def start_statistics(self, sample: MultiViewData) -> Statistics | None:
-        """Empty statistics that a base set in parts is added to; None where none are needed.
+    def start_statistics(self, sample: MultiViewData) -> Any:
+        """Empty statistics that a base set in parts is added to (`update`, `merge`), or None.
 
         Args:
             sample: scaled samples that fix what must be known first.
         """
-        if type(self).prepare is not Method.prepare:
-            raise cannot_stream(self)
+        if type(self).prepare is not Contract.prepare:
+            raise self.cannot_stream()
         return None
+
+    def cannot_stream(self) -> FewviewError:
+        """The error of a method that needs all base samples at once."""
+        return FewviewError(
+            f"{type(self).__name__} cannot learn from a base set in parts; call fit_base with all "
+            "of it (ugda, marginal, proto can)"
+        )
 
     def prepare_statistics(self, statistics: Any, task: TaskSpec, seed: int) -> State:
         """Make the state from statistics, as `prepare` makes it from samples."""
@@ -159,18 +127,25 @@ class Method(Parameters, Estimator):
         """The scaling of a base set that comes in parts, from the first of them."""
         return self.row_scaling
 
-    def chosen_on(self, rows: MultiViewData, task: TaskSpec, scaling: str) -> Method:
-        """The same method with its automatic settings chosen on some unscaled base samples.
+    def chosen_for(
+        self, base: MultiViewData, task: TaskSpec, scaling: str | None = None
+    ) -> tuple[Contract, float]:
+        """The same method with its automatic settings chosen, and the seconds that took.
 
-        Called before `prepare_statistics`, so whatever the statistics have fixed must stay, also
-        the scaling that `scaling_for` gave. By default nothing is chosen.
+        Args:
+            base: unscaled base samples; all of them, or a sample where they came in parts.
+            task: what settings are chosen for.
+            scaling: the rule that statistics of parts have fixed, with all else that they fix.
         """
-        return self
+        return self, 0.0
 
-    def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
-        """The same tasks with one view `latent`; by default the padded views side by side."""
-        support, query = batch.concatenated()
-        return latent_batch(batch, support, query, batch.support_labels)
+    def describe_choice(self, state: State) -> str:
+        """Settings that were chosen automatically, `parameter=value` in sorted order; or empty."""
+        return ""
+
+    def settled(self, state: State) -> Contract:
+        """The same method with settings that were chosen automatically fixed."""
+        return self
 
     def typicality(self, batch: EpisodeBatch, state: State) -> Tensor:
         """How well queries fit every class on a scale of its own, [tasks, n_query, way].
@@ -185,30 +160,13 @@ class Method(Parameters, Estimator):
         """
         return nearest_support(batch)
 
-    def describe_choice(self, state: State) -> str:
-        """Settings that were chosen automatically, `parameter=value` in sorted order; or empty."""
-        return ""
-
-    def settled(self, state: State) -> Method:
-        """The same method with settings that were chosen automatically fixed."""
-        return self
-
     def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
         """Reasons for one scaled task; by default, every view is left out in turn."""
         return explain_by_leaving_out(batch, lambda part: self.score_batch(part, prepared))
 
-    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
-        """Working memory of one task; sets the batch size. Depends on shapes only."""
-        return 4 * (n_support + n_query) * sum(dims) * self._torch_dtype.itemsize
-
-    def validate(self) -> None:
-        """Check hyper-parameters; called before any work. Subclasses add their own checks."""
-        check_types(self)
-        choose("scaling", self.scaling, self.scalings)
-        choose("padding", self.padding, PADDINGS)
-        choose("dtype", self.dtype, tuple(DTYPES))
-        if not self.max_memory > 0:
-            raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
+    def spell_parameter(self, name: str) -> str:
+        """Turn a parameter as written on the command line into the one `set_params` knows."""
+        return name
 
     # ------------------------------------------------------------------ many tasks at once
 
@@ -220,75 +178,60 @@ class Method(Parameters, Estimator):
             task: the task that settings are chosen for, where a method does that.
         """
         self.validate()
-        depends = tuple(
-            (name, _task_field(task, name)) for name in sorted(self.tags.prepare_depends_on)
+        chosen, seconds = self.chosen_for(base, task)
+        prepared: Prepared = _learn(chosen, base, task)
+        return replace(prepared, seconds=prepared.seconds + seconds) if seconds else prepared
+
+    def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
+        """Scale rows that are not base classes and learn from them what they tell.
+
+        Args:
+            rows: unlabelled samples, supports or both, unscaled.
+            task: shape of the task.
+        """
+        scaling = fit_scaling(rows, self.row_scaling)
+        state = self.prepare_alone(
+            scaling.transform(rows, self.numpy_dtype), task, self.random_state
         )
-        device = str(self.torch_device)
-        key = (base.fingerprint, type(self).__qualname__, self.key(), device, depends)
+        return Prepared(scaling, None, state.to(self.torch_device, self.torch_dtype), rows[:0])
 
-        def make() -> Prepared:
-            start = perf_counter()
-            if base.labels is None or len(base.classes) == 0:
-                raise FewviewError("the base set has no labels; base classes must be known")
-            if (base.codes < 0).any():
-                row = int(np.flatnonzero(base.codes < 0)[0])
-                raise FewviewError(f"row {row} of the base set has no label; drop or label it")
-            scaling, scaled = scale_base(base, self.row_scaling, self._numpy_dtype)
-            state = self.prepare(scaled, task, self.random_state)
-            return Prepared(
-                scaling=scaling,
-                base_means=_view_means(scaled, self._torch_dtype, self.torch_device),
-                state=state.to(self.torch_device, self._torch_dtype),
-                reference=base[:0],
-                seconds=perf_counter() - start,
-            )
+    def scaled(self, data: MultiViewData, prepared: Prepared, what: str = "data") -> ViewTensors:
+        """Data in the base set's order of views, scaled, as tensors on the device.
 
-        return _prepared.get(key, make)  # type: ignore[no-any-return]
+        Args:
+            data: unscaled.
+            prepared: what `prepare_base` returned.
+            what: how to call the data in messages.
+        """
+        rows = prepared.scaling.transform(data.like(prepared.reference, what), self.numpy_dtype)
+        return ViewTensors.of(rows, self.torch_device, self.torch_dtype)
 
-    def score_episodes(
-        self,
-        data: MultiViewData,
-        episodes: Episodes,
-        prepared: Prepared,
-        progress: Progress | None = None,
-    ) -> Tensor:
-        """Score the queries of an episode list, split into batches that fit `max_memory`.
+    def score_in_batches(
+        self, data: MultiViewData, episodes: Episodes, prepared: Prepared
+    ) -> Iterator[tuple[Episodes, Tensor]]:
+        """Score the queries of an episode list in batches that fit `max_memory`.
 
         Args:
             data: the unscaled data set that the episodes index.
             episodes: tasks.
             prepared: what `prepare_base` returned.
-            progress: called with the number of tasks done since the last call.
 
-        Returns:
-            Float tensor on the CPU, [tasks, n_query, way].
+        Yields:
+            Some of the episodes, and their scores [tasks, n_query, way] on the CPU.
         """
-        tensors = self._scaled_tensors(data, prepared)
+        tensors = kept_tensors(self, data, prepared)
         size = self.batch_size(
-            episodes.support.shape[1],
-            episodes.query.shape[1],
-            prepared.reference.view_dims,
+            episodes.support.shape[1], episodes.query.shape[1], prepared.reference.view_dims,
             episodes.way,
-        )
-        parts = []
+        )  # fmt: skip
         for start in range(0, len(episodes), size):
-            batch = tensors.gather(episodes[start : start + size]).without_query_labels()
-            parts.append(self.score_batch(batch, prepared).cpu())
-            if progress is not None:
-                progress(batch.n_tasks)
-        return torch.cat(parts)
+            part = episodes[start : start + size]
+            batch = tensors.gather(part).without_query_labels()
+            yield part, self.score_batch(batch, prepared).cpu()
 
-    def _scaled_tensors(self, data: MultiViewData, prepared: Prepared) -> ViewTensors:
-        """Scale a data set and bring it to the device; cells of a grid share the answer."""
-        dtype, device = self._numpy_dtype, self.torch_device
-
-        def make() -> tuple[ViewTensors, Any]:
-            scaled = prepared.scaling.transform(data.like(prepared.reference), dtype)
-            # What the key is made of is kept too, or another object might get its identity.
-            return ViewTensors.of(scaled, device, self._torch_dtype), (data, prepared.scaling)
-
-        key = (id(data), id(prepared.scaling), self.dtype, str(device))
-        return _tensors.get(key, make)[0]  # type: ignore[no-any-return]
+    def score_episodes(self, data: MultiViewData, episodes: Episodes, prepared: Prepared) -> Tensor:
+        """All of `score_in_batches` in one tensor, [tasks, n_query, way]."""
+        return torch.cat([scores for _, scores in self.score_in_batches(data, episodes, prepared)])
 
     def score_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Tensor:
         """Pad if needed and score one batch of scaled tasks: [tasks, n_query, way]."""
@@ -313,15 +256,7 @@ class Method(Parameters, Estimator):
         need = self.bytes_per_task(n_support, n_query, tuple(dims.values()), way)
         return max(1, int(self.max_memory * 2**30 // max(need, 1)))
 
-    # ------------------------------------------------------------------ small things
-
-    def spell_parameter(self, name: str) -> str:
-        """Turn a parameter as written on the command line into the one `set_params` knows."""
-        return name
-
-    def key(self) -> str:
-        """All resolved parameters that change results, in sorted order, as one string."""
-        return parameter_key(self)
+    # ------------------------------------------------------------------ where and in what numbers
 
     @property
     def torch_device(self) -> torch.device:
@@ -337,86 +272,14 @@ class Method(Parameters, Estimator):
         return device
 
     @property
-    def _torch_dtype(self) -> torch.dtype:
+    def torch_dtype(self) -> torch.dtype:
+        """`dtype` as torch knows it."""
         return DTYPES[self.dtype]
 
     @property
-    def _numpy_dtype(self) -> Any:
+    def numpy_dtype(self) -> Any:
+        """`dtype` as numpy knows it."""
         return np.dtype(self.dtype).type
-
-
-# Parameters that say where and from what, not how: they are keys of their own in a result.
-_NOT_IN_KEY = ("base", "device", "max_memory")
-
-
-def parameter_key(method: Method) -> str:
-    """Write all resolved parameters of a method in sorted order, scaling and padding included.
-
-    Example:
-        >>> from fewview.methods.proto import Proto
-        >>> parameter_key(Proto())
-        'dtype=float32,padding=episode,random_state=0,scaling=scale'
-    """
-    parts = []
-    for name, value in sorted(method.get_params(deep=False).items()):
-        if name in _NOT_IN_KEY:
-            continue
-        if isinstance(value, Method):
-            value = f"{type(value).__name__}({parameter_key(value)})"
-        elif isinstance(value, BaseEstimator):
-            value = " ".join(repr(value).split())
-        elif isinstance(value, tuple):
-            value = "+".join(map(str, value)) or "none"
-        parts.append(f"{name}={value}")
-    return ",".join(parts)
-
-
-def check_types(method: Method) -> None:
-    """Check that parameters declared as numbers or truth values are that, and finite.
-
-    Example:
-        >>> from fewview.methods.proto import Proto
-        >>> check_types(Proto(max_memory="much"))
-        Traceback (most recent call last):
-        ...
-        fewview.FewviewError: max_memory is 'much'; it must be a finite number
-    """
-    for item in fields(method):
-        kinds = [kind.strip() for kind in str(item.type).split("|")]
-        value = getattr(method, item.name)
-        if not set(kinds) <= {"int", "float", "bool", "None"} or (
-            value is None and "None" in kinds
-        ):
-            continue
-        if "bool" in kinds:
-            right, wanted = isinstance(value, (bool, np.bool_)), "true or false"
-        elif "float" in kinds:
-            number = isinstance(value, (int, float, np.integer, np.floating))
-            right = number and not isinstance(value, bool) and bool(np.isfinite(value))
-            wanted = "a finite number"
-        else:
-            right = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            wanted = "a whole number"
-        if not right:
-            raise FewviewError(f"{item.name} is {value!r}; it must be {wanted}")
-
-
-def _task_field(task: TaskSpec, name: str) -> Hashable:
-    if name == "missing":
-        return task.missing.describe(), task.eta
-    value: Hashable = getattr(task, name)
-    return value
-
-
-def choose(name: str, value: Any, allowed: Iterable[Any]) -> None:
-    """Raise an error that lists the allowed values unless `value` is one of them.
-
-    Example:
-        >>> choose("solver", "exact", ("exact", "adam"))
-    """
-    options = tuple(allowed)
-    if value not in options:
-        raise FewviewError(f"{name} is {value!r}; it must be one of {', '.join(map(str, options))}")
 
 
 def latent_batch(
@@ -447,17 +310,66 @@ def latent_batch(
     )
 
 
+# ------------------------------------------------------------------ what is kept between tasks
+
+
+def _learn_key(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable:
+    depends = tuple(
+        (task.missing.describe(), task.eta) if name == "missing" else getattr(task, name)
+        for name in sorted(method.tags.prepare_depends_on)
+    )
+    device = str(method.torch_device)
+    return base.fingerprint, type(method).__qualname__, method.key(), device, depends
+
+
+@cached(LRUCache(16), key=_learn_key, lock=Lock())
+def _learn(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepared:
+    start = perf_counter()
+    if base.labels is None or len(base.classes) == 0:
+        raise FewviewError("the base set has no labels; base classes must be known")
+    if (base.codes < 0).any():
+        row = int(np.flatnonzero(base.codes < 0)[0])
+        raise FewviewError(f"row {row} of the base set has no label; drop or label it")
+    scaling, rows = scale_base(base, method.row_scaling, method.numpy_dtype)
+    state = method.prepare(rows, task, method.random_state)
+    return Prepared(
+        scaling=scaling,
+        base_means=_view_means(rows, method.torch_dtype, method.torch_device),
+        state=state.to(method.torch_device, method.torch_dtype),
+        reference=base[:0],
+        seconds=perf_counter() - start,
+    )
+
+
+@cached(
+    LRUCache(4),
+    key=lambda base, rule, dtype=np.float32: (base.fingerprint, rule, np.dtype(dtype).str),
+    lock=Lock(),
+)
 def scale_base(
     base: MultiViewData, rule: str, dtype: Any = np.float32
 ) -> tuple[ViewScaling, MultiViewData]:
     """Fit a scaling on a base set and apply it; shared by methods that use the same one."""
+    scaling = fit_scaling(base, rule)
+    return scaling, scaling.transform(base, dtype)
 
-    def make() -> tuple[ViewScaling, MultiViewData]:
-        scaling = fit_scaling(base, rule)
-        return scaling, scaling.transform(base, dtype)
 
-    key = (base.fingerprint, rule, np.dtype(dtype).str)
-    return _scaled.get(key, make)  # type: ignore[no-any-return]
+def kept_tensors(method: Contract, data: MultiViewData, prepared: Prepared) -> ViewTensors:
+    """`Contract.scaled`, shared by all cells of a data set, class split and scaling."""
+    tensors: ViewTensors = _kept_tensors(method, data, prepared)[0]
+    return tensors
+
+
+def _kept_key(method: Contract, data: MultiViewData, prepared: Prepared) -> Hashable:
+    return id(data), id(prepared.scaling), method.dtype, str(method.torch_device)
+
+
+@cached(LRUCache(3), key=_kept_key, lock=Lock())
+def _kept_tensors(
+    method: Contract, data: MultiViewData, prepared: Prepared
+) -> tuple[ViewTensors, Any]:
+    # What the key is made of is kept too, or another object might get its identity.
+    return method.scaled(data, prepared), (data, prepared.scaling)
 
 
 def _view_means(data: MultiViewData, dtype: torch.dtype, device: Any) -> tuple[Tensor, ...]:
@@ -467,18 +379,3 @@ def _view_means(data: MultiViewData, dtype: torch.dtype, device: Any) -> tuple[T
         mean = rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(block.shape[1])
         means.append(torch.from_numpy(np.asarray(mean)).to(device=device, dtype=dtype))
     return tuple(means)
-
-
-__all__ = [
-    "DTYPES",
-    "EpisodeBatch",
-    "Method",
-    "Prepared",
-    "State",
-    "Tags",
-    "as_data",
-    "choose",
-    "latent_batch",
-    "parameter_key",
-    "scale_base",
-]

@@ -7,7 +7,6 @@ made of. Everything else it holds is numbers, text and arrays.
 from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -16,10 +15,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from fewview.engine._contract import Method
+from fewview.engine._contract import Contract
 from fewview.engine._fitted import FittedBase
-from fewview.engine._registry import get_entry, names
+from fewview.engine._parameters import NOT_IN_KEY
+from fewview.engine._registry import entries_of, get_entry
 from fewview.engine._rejection import Thresholds
+from fewview.engine._saving import Arrays, Document
 from fewview.engine._state import Prepared, State
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
@@ -28,10 +29,6 @@ from fewview.samples._masks import MissingRule
 from fewview.samples._scaling import SCALINGS, ViewScaling
 
 PLAIN = (str, int, float, bool, type(None))
-# Say where and from what, not how: not part of a model.
-NOT_SAVED = ("base", "device", "max_memory")
-Arrays = dict[str, NDArray[Any]]
-Document = dict[str, Any]
 
 
 class Writer:
@@ -126,7 +123,7 @@ class Writer:
         limits = base.thresholds
         return {
             "method": base.method,
-            "key": base.key,
+            "key": ",".join(f"{name}={text}" for name, text in base.parameters.items()),
             "classes": [plain(label) for label in base.classes],
             "fingerprint": base.fingerprint,
             "task": self.task(base.task),
@@ -258,7 +255,7 @@ class Reader:
             thresholds = Thresholds(tuple(limits["shots"]), quantiles)
         return FittedBase(
             method=value["method"],
-            key=value["key"],
+            parameters={},  # those of the method, which is written beside it
             classes=tuple(value["classes"]),
             fingerprint=value["fingerprint"],
             task=self.task(value["task"]),
@@ -288,15 +285,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-@cache
 def state_classes() -> dict[str, type[Any]]:
-    """Dataclasses that states of registered methods are made of, by name.
-
-    Example:
-        >>> {"BaseStatistics", "MarginalState", "Projection"} <= set(state_classes())
-        True
-    """
-    names()  # reads every module, so that all subclasses exist
+    """Dataclasses that states of the methods loaded so far are made of, by name."""
     out: dict[str, type[Any]] = {}
     todo: list[Any] = [State]
     while todo:
@@ -315,16 +305,11 @@ def state_classes() -> dict[str, type[Any]]:
 # ------------------------------------------------------------------ methods
 
 
-def write_method(method: Method) -> Document:
+def write_method(method: Contract) -> Document:
     """A method as its registered name and its parameters.
 
     All of them are written, because defaults may change; one that is no plain value (a scikit-learn
     estimator) only as "what the name stands for".
-
-    Example:
-        >>> from fewview.engine._registry import create
-        >>> write_method(create("proto:padding=zero"))["parameters"]["padding"]
-        'zero'
     """
     best: Document | None = None
     most = -1
@@ -332,14 +317,11 @@ def write_method(method: Method) -> Document:
         f"{type(method).__name__} is not a registered method, so that a file cannot name it; use "
         "@register"
     )
-    for name in names():
-        entry = get_entry(name)
-        if entry.factory is not type(method):
-            continue
+    for entry in entries_of(type(method)):
         usual, parameters, same = entry.create(), {}, 0
         try:
             for key, value in method.get_params(deep=False).items():
-                if key in NOT_SAVED:
+                if key in NOT_IN_KEY:
                     continue
                 alike = _same(value, getattr(usual, key))
                 same += alike
@@ -349,20 +331,22 @@ def write_method(method: Method) -> Document:
             problem = error
             continue
         if same > most:
-            best, most = {"name": name, "version": method.version, "parameters": parameters}, same
+            best, most = (
+                {"name": entry.name, "version": method.version, "parameters": parameters}, same
+            )  # fmt: skip
     if best is None:
         raise problem
     return best
 
 
 def _same(one: Any, two: Any) -> bool:
-    if isinstance(one, Method) and isinstance(two, Method):
+    if isinstance(one, Contract) and isinstance(two, Contract):
         return type(one) is type(two) and one.key() == two.key()
     return type(one) is type(two) and repr(one) == repr(two)
 
 
 def _write_parameter(name: str, value: Any) -> Any:
-    if isinstance(value, Method):
+    if isinstance(value, Contract):
         return {"method": write_method(value)}
     if isinstance(value, tuple):
         return {"tuple": [_write_parameter(name, item) for item in value]}
@@ -375,7 +359,7 @@ def _write_parameter(name: str, value: Any) -> Any:
         ) from None
 
 
-def read_method(document: Document) -> Method:
+def read_method(document: Document) -> Contract:
     """The opposite of `write_method`.
 
     Example:

@@ -6,23 +6,18 @@ rows and refuses other parameters; one made by `fit_base` still has them and lea
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-import numpy as np
-
+from fewview.engine._contract import Contract
+from fewview.engine._rejection import Thresholds
 from fewview.engine._state import Prepared
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 from fewview.samples._rates import largest_rate
-
-if TYPE_CHECKING:
-    from fewview.engine._contract import Method
-    from fewview.engine._rejection import Thresholds
-    from fewview.engine._streaming import BaseStream
 
 # Missing rate that automatic settings are chosen for where the base set is complete.
 USUAL_ETA = 0.3
@@ -53,6 +48,7 @@ def usual_task(
         eta: missing rate, uniform over views.
 
     Example:
+        >>> import numpy as np
         >>> base = MultiViewData({"a": np.ones((9, 1)), "b": np.ones((9, 2))}, labels=range(9))
         >>> task = usual_task(base, queries=4)
         >>> task.way, task.shot, task.queries, task.eta
@@ -62,10 +58,7 @@ def usual_task(
         way = max(2, min(USUAL_WAY, (len(base.classes) - 2) // 2))
     rule, rate = MissingRule(), eta
     if rate is None and not base.mask.all():
-        # Sorted rows, so that the rule does not depend on the order of the samples.
-        rows = np.asarray(base.mask)
-        rule = MissingRule("patterns", patterns=rows[np.lexsort(rows.T[::-1])])
-        rate = base.missing_rate
+        rule, rate = MissingRule.like(base.mask), base.missing_rate
     elif rate is None:
         rate = min(USUAL_ETA, largest_rate(base.n_views))
     return TaskSpec(
@@ -77,33 +70,40 @@ def usual_task(
     )
 
 
-@dataclass(frozen=True, eq=False)
+class Stream(Protocol):
+    """Sums of a base set that came in parts; see `BaseStream`."""
+
+    def finish(self, method: Contract, task: TaskSpec | None = None) -> FittedBase:
+        """Make what a method needs from the sums."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FittedBase:
     """A base set that a method has learnt from.
 
     Attributes:
         method: name of the class of the method.
-        key: all its parameters that change results, as `Method.key` writes them.
+        parameters: all its parameters that change results, as `Method.described` writes them.
         classes: the base classes; none where the rows had no labels.
         fingerprint: of the base set.
         task: what settings were chosen for.
         prepared: scaling, means and state.
         rows: the base set itself; None where only what was learnt is known.
-        thresholds: of rejection, by wanted false-reject rate; None where none were set yet.
+        thresholds: of rejection, by wanted false-reject rate; None where there are none.
         n_samples: size of the base set.
         sample: some of its samples, where it came in parts and the rows were not kept.
         stream: the sums of a base set that came in parts; not written to files.
         pending: the state is not made yet, because parts may still come.
 
     Example:
-        >>> from fewview.methods.proto import Proto
+        >>> from fewview import Proto
         >>> clf = Proto().fit_base([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"])
         >>> clf.base
         FittedBase(Proto, 4 samples, 2 classes, views: view0[1], rows kept)
     """
 
     method: str
-    key: str
+    parameters: Mapping[str, str]
     classes: tuple[Hashable, ...]
     fingerprint: str
     task: TaskSpec
@@ -112,12 +112,33 @@ class FittedBase:
     thresholds: Thresholds | None = None
     n_samples: int = 0
     sample: MultiViewData | None = None
-    stream: BaseStream | None = None
+    stream: Stream | None = None
     pending: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        method: Contract,
+        rows: MultiViewData,
+        task: TaskSpec,
+        prepared: Prepared,
+        thresholds: Thresholds | None = None,
+    ) -> FittedBase:
+        """What a method has learnt from rows."""
+        return cls(
+            method=type(method).__name__,
+            parameters=method.described(),
+            classes=tuple(rows.classes.tolist()),
+            fingerprint=rows.fingerprint,
+            task=task,
+            prepared=prepared,
+            rows=rows,
+            thresholds=thresholds,
+            n_samples=len(rows),
+        )
+
     def __repr__(self) -> str:
-        dims = self.prepared.reference.view_dims
-        views = ", ".join(f"{view}[{width}]" for view, width in dims.items())
+        views = ", ".join(f"{view}[{width}]" for view, width in self.view_dims.items())
         kept = "rows kept" if self.rows is not None else "no rows"
         return (
             f"FittedBase({self.method}, {self.n_samples} samples, {len(self.classes)} classes, "
@@ -132,73 +153,53 @@ class FittedBase:
         """Width of every view."""
         return self.prepared.reference.view_dims
 
+    @property
+    def samples(self) -> MultiViewData | None:
+        """Labelled base samples that things may be chosen on: the rows, or some of them."""
+        return self.sample if self.rows is None else self.rows
+
     def without_rows(self) -> FittedBase:
         """What was learnt alone, as a file holds it."""
         # Where the state is not made yet, the sums are all there is.
         stream = self.stream if self.pending else None
         return replace(self, rows=None, sample=None, stream=stream)
 
-    def completed(self, method: Method) -> FittedBase:
-        """The same for a method whose parameters may have changed, its state made from the sums.
+    def changes(self, method: Contract) -> dict[str, str]:
+        """Parameters of a method that differ from those it was fitted with."""
+        if type(method).__name__ != self.method:
+            return {"method": type(method).__name__}
+        now = method.described()
+        return {name: text for name, text in now.items() if self.parameters.get(name) != text}
 
-        Only a base set that came in parts is changed. Its first part has fixed the scaling of the
-        views and how many components they have.
-        """
+    def fitted_for(self, method: Contract) -> FittedBase:
+        """The same for a method whose parameters may have changed: learnt again if they have."""
         changed = self.changes(method)
-        if self.stream is None or not (self.pending or changed):
+        if not changed and not self.pending:
             return self
-        fixed = [part for part in changed if part.partition("=")[0] in FIXED]
-        if fixed or type(method).__name__ != self.method:
-            raise FewviewError(
-                f"the first part of this base set has fixed what cannot be changed now: "
-                f"{shorten(fixed or changed)}; set it back, or begin again with all parts"
-            )
-        return self.stream.finish(method, self.task)
-
-    @property
-    def samples(self) -> MultiViewData | None:
-        """Labelled base samples that things may be chosen on: the rows, or some of them."""
-        return self.sample if self.rows is None else self.rows
-
-    def refuse_overlap(self, classes: Any) -> None:
-        """Raise an error if one of the novel classes is a base class."""
-        refuse_overlap(self.classes, classes)
-
-    def prepared_for(self, method: Method) -> Prepared:
-        """What was learnt, for a method with the same parameters; learnt again from rows if not."""
+        listed = shorten(f"{name}={text}" for name, text in changed.items())
         if self.stream is not None:
-            return self.completed(method).prepared.to(method.torch_device)
-        changed = self.changes(method)
-        device = method.torch_device
-        if not changed:
-            return self.prepared.to(device)
+            if changed.keys() & {*FIXED, "method"}:
+                raise FewviewError(
+                    "the first part of this base set has fixed what cannot be changed now: "
+                    f"{listed}; set it back, or begin again with all parts"
+                )
+            return self.stream.finish(method, self.task)
         if self.rows is None:
             raise FewviewError(
                 f"this base was fitted by {self.method} with other parameters, and its rows are "
-                f"not here to learn again: {shorten(changed)}; set them back, or call fit_base "
-                "with the base set"
+                f"not here to learn again: {listed}; set them back, or call fit_base with the "
+                "base set"
             )
-        if self.rows.labels is None:
-            return method.prepare_rows(self.rows, self.task)
-        return method.prepare_base(self.rows, self.task)
+        learn = method.prepare_rows if self.rows.labels is None else method.prepare_base
+        return FittedBase.of(method, self.rows, self.task, learn(self.rows, self.task))
 
-    def changes(self, method: Method) -> list[str]:
-        """Parameters of a method that differ from those it was fitted with."""
-        if type(method).__name__ != self.method:
-            return [f"the method (now {type(method).__name__})"]
-        before = set(self.key.split(","))
-        return [part for part in method.key().split(",") if part not in before]
+    def prepared_for(self, method: Contract) -> Prepared:
+        """What was learnt, for a method whose parameters may have changed, on its device."""
+        return self.fitted_for(method).prepared.to(method.torch_device)
 
 
-def refuse_overlap(base: Any, novel: Any) -> None:
-    """Raise an error if base and novel classes overlap.
-
-    Example:
-        >>> refuse_overlap(["a"], ["a", "b"])
-        Traceback (most recent call last):
-        ...
-        fewview.FewviewError: class 'a' is in the base set and among the supports; ...
-    """
+def refuse_overlap(base: Iterable[Any], novel: Iterable[Any]) -> None:
+    """Raise an error if base and novel classes overlap."""
     overlap = set(base) & set(novel)
     if overlap:
         raise FewviewError(

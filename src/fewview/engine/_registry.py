@@ -1,27 +1,33 @@
 """The list of methods by name, and the short language of `--methods`.
 
-A method enters the list with `@register("name")` above its class; every module of this folder is
-read on first use, and installed packages may add methods through the entry point group
-`fewview.methods`.
+A method enters the list with `@register("name")` above its class. Methods of this package are found
+by the catalogue of `fewview.methods`, so that using one does not load the others; installed
+packages may add theirs through the entry point group `fewview.methods`.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
-import pkgutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sklearn.base import clone
+
+from fewview.engine._contract import Contract
 from fewview.ground._errors import FewviewError, FewviewWarning
 
 if TYPE_CHECKING:
-    from fewview.engine._contract import Method
+    from fewview.engine._method import Method
 
-MethodClass = TypeVar("MethodClass", bound="type[Method]")
+# Where methods are looked for: a package with a `CATALOGUE`, name of a method -> module in it. By
+# name, because what registers itself here lies to the right of this room.
+PLACE = "fewview.methods"
+MethodClass = TypeVar("MethodClass", bound="type[Contract]")
 
 
 @dataclass(frozen=True)
@@ -29,21 +35,16 @@ class Entry:
     """One registered name: a class and the parameters that the name stands for."""
 
     name: str
-    factory: type[Method]
+    factory: type[Contract]
     parameters: dict[str, Any]
 
-    def create(self, **parameters: Any) -> Method:
-        """Make the method, with some parameters changed."""
-        method = self.factory(**self.parameters)
-        # A fresh default object per instance: nested methods must not be shared between them.
-        from sklearn.base import clone
-
-        method = clone(method)
-        return method.set_params(**parameters)  # type: ignore[no-any-return]
+    def create(self) -> Method:
+        """Make the method; nested methods are not shared between instances."""
+        method: Method = clone(self.factory(**self.parameters))
+        return method
 
 
 _entries: dict[str, Entry] = {}
-_state = {"discovered": False}
 broken: list[str] = []  # entry points of other packages that could not be read
 
 
@@ -52,10 +53,17 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
 
     A class may be registered under several names; the first one becomes its `name`.
 
+    Args:
+        name: as typed after `--methods`.
+        parameters: what the name stands for beside the class.
+
     Example:
-        >>> from fewview.engine._registry import create
-        >>> create("proto").scaling
-        'scale'
+        >>> from fewview import Proto, create, register
+        >>> @register("far-proto", padding="zero")
+        ... class FarProto(Proto):
+        ...     pass
+        >>> create("far-proto").padding
+        'zero'
     """
 
     def add(factory: MethodClass) -> MethodClass:
@@ -70,15 +78,15 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
     return add
 
 
-def _discover() -> None:
-    if _state["discovered"]:
-        return
-    _state["discovered"] = True
-    import fewview.methods as package
+@cache
+def _catalogue() -> dict[str, str]:
+    listed: dict[str, str] = import_module(PLACE).CATALOGUE
+    return listed
 
-    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
-    for point in entry_points(group="fewview.methods"):
+
+@cache
+def _load_installed() -> None:
+    for point in entry_points(group=PLACE):
         _load(point)
 
 
@@ -98,24 +106,37 @@ def _load(point: EntryPoint) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """All registered names, sorted.
+    """All known names, sorted.
 
     Example:
         >>> "proto" in names()
         True
     """
-    _discover()
-    return tuple(sorted(_entries))
+    _load_installed()
+    return tuple(sorted({*_catalogue(), *_entries}))
 
 
 def get_entry(name: str) -> Entry:
-    """Look a registered name up; an unknown one is an error that suggests close names."""
-    _discover()
+    """Look a name up and load its method; an unknown one is an error that suggests close names."""
+    if name not in _entries and name in _catalogue():
+        import_module(f"{PLACE}.{_catalogue()[name]}")
     if name not in _entries:
-        close = difflib.get_close_matches(name, _entries, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise FewviewError(f"no method {name!r}{hint} (known: {', '.join(names())})")
+        _load_installed()
+    if name not in _entries:
+        raise FewviewError(
+            f"no method {name!r}{_suggestion(name, names())} (known: {', '.join(names())})"
+        )
     return _entries[name]
+
+
+def entries_of(factory: type[Any]) -> list[Entry]:
+    """The names that a class is registered under."""
+    return [entry for entry in _entries.values() if entry.factory is factory]
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def create(text: str, **parameters: Any) -> Method:
@@ -131,8 +152,7 @@ def create(text: str, **parameters: Any) -> Method:
         'zero'
     """
     name, *settings = text.split(":")
-    entry = get_entry(name.strip())
-    method = entry.create()
+    method = get_entry(name.strip()).create()
     known = method.get_params(deep=True)
     chosen: dict[str, Any] = {}
     for setting in settings:
@@ -147,10 +167,8 @@ def create(text: str, **parameters: Any) -> Method:
                 "base classes"
             )
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-            hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise FewviewError(
-                f"method {name!r} has no parameter {key!r}{hint} "
+                f"method {name!r} has no parameter {key!r}{_suggestion(key, known)} "
                 f"(it has {', '.join(sorted(k for k in known if k != 'base'))})"
             )
         chosen[key] = _parse(key, value.strip(), known[key], method)
@@ -159,7 +177,7 @@ def create(text: str, **parameters: Any) -> Method:
     return method
 
 
-def _parse(key: str, value: str, default: Any, method: Method) -> Any:
+def _parse(key: str, value: str, default: Any, method: Contract) -> Any:
     if _is_tuple(key, default, method):
         return () if value in ("", "none") else tuple(_literal(part) for part in value.split("+"))
     parsed = _literal(value)
@@ -173,7 +191,7 @@ def _parse(key: str, value: str, default: Any, method: Method) -> Any:
     return parsed
 
 
-def _is_tuple(key: str, default: Any, method: Method) -> bool:
+def _is_tuple(key: str, default: Any, method: Contract) -> bool:
     if isinstance(default, tuple):
         return True
     if "__" in key:

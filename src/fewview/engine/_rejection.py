@@ -10,26 +10,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
+from cachetools import LRUCache, cached
 from numpy.typing import NDArray
-from torch import Tensor
 
-from fewview.engine._state import DTYPES, Prepared, State
+from fewview.engine._contract import Contract
+from fewview.engine._state import Prepared, State
+from fewview.episodes._pretended import divide, thinned
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
-from fewview.ground._draws import combine, raw, smallest, stream_key
 from fewview.ground._errors import FewviewError, FewviewWarning
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 from fewview.samples._rates import largest_rate
 from fewview.samples._scaling import fit_scaling
-
-if TYPE_CHECKING:
-    from fewview.engine._contract import Method
 
 FEWEST_CLASSES = 4
 FEWEST_SAMPLES = 4
@@ -44,29 +42,6 @@ FEWEST_QUERIES = 50
 # Dense where rates are wanted: small ones.
 LEVELS = np.concatenate([np.linspace(0, 0.1, 101), np.linspace(0.11, 1.0, 90)])
 FloatArray = NDArray[np.float64]
-
-
-def nearest_support(batch: EpisodeBatch) -> Tensor:
-    """Minus the partial distance to the nearest support of every class, [tasks, n_query, way].
-
-    Where a query and a support share no view, the mean over the pairs of the query that do, or of
-    the task, stands in.
-
-    Args:
-        batch: scaled tasks with their gaps.
-    """
-    from fewview.numerics._distances import partial_distances
-
-    distances, shared = partial_distances(
-        batch.query, batch.support, batch.query_mask, batch.support_mask
-    )
-    share = shared.to(distances)
-    everyone = distances.sum((1, 2), keepdim=True) / share.sum((1, 2), keepdim=True).clamp(min=1)
-    count = share.sum(2, keepdim=True)
-    own = torch.where(count > 0, distances.sum(2, keepdim=True) / count.clamp(min=1), everyone)
-    distances = torch.where(shared, distances, own)
-    members = batch.one_hot() > 0  # [T, N_S, K]
-    return -torch.where(members[:, None], distances[..., None], torch.inf).amin(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,20 +116,18 @@ def too_few_classes(n_classes: int, n_large: int = FEWEST_LARGE) -> str:
     return ""
 
 
-def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thresholds:
-    """Learn from base classes what is still usual.
+def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable:
+    return base.fingerprint, type(method).__qualname__, method.key(), task.missing, task.eta
+
+
+@cached(LRUCache(16), key=_question, lock=Lock())
+def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thresholds:
+    """Learn from base classes what is still usual; the same question is answered once.
 
     Args:
         method: whose typicality is used; settings chosen automatically should be fixed by now.
         base: base samples, unscaled, with labels.
         task: its gaps are what queries will have, among others.
-
-    Example:
-        >>> from fewview.engine._checks import synthetic_data
-        >>> from fewview.methods.proto import Proto
-        >>> limits = set_thresholds(Proto(), synthetic_data()[0], TaskSpec(way=2, eta=0.3))
-        >>> limits.shots, limits.quantiles.shape[:2]
-        ((1, 2, 3, 5, 10), (5, 3))
     """
     n_classes = len(base.classes)
     sizes = np.bincount(base.codes, minlength=n_classes)
@@ -162,25 +135,21 @@ def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thres
     problem = too_few_classes(n_classes, len(large))
     if problem:
         raise FewviewError(problem)
-    states = combine(np.arange(N_FOLDS, dtype=np.uint64), stream_key("rejection folds"))
+    way = max(2, min(MOST_WAYS, n_classes // 3))
     found: dict[tuple[int, int], list[FloatArray]] = {}
-    for number, order in enumerate(smallest(raw(states, len(large)), len(large)).tolist()):
-        way = max(2, min(MOST_WAYS, n_classes // 3))
-        chosen = large[order[:way]]
-        known = base[~np.isin(base.codes, chosen)]
-        unknown = base[np.isin(base.codes, chosen)]
-        prepared = _prepared(method, known, task)
-        scaled = prepared.scaling.transform(unknown.like(prepared.reference), method.dtype)
-        tensors = ViewTensors.of(scaled, method.torch_device, DTYPES[method.dtype])
+    divisions = divide(base, way, N_FOLDS, "rejection folds", among=large)
+    for number, division in enumerate(divisions):
+        prepared = _prepared(method, division.known, task)
+        tensors = method.scaled(division.unknown, prepared)
         for shot in SHOTS:
-            room = int(sizes[chosen].min()) - shot
+            room = int(sizes[division.novel].min()) - shot
             if room < 2:
                 continue
             shape = replace(
-                task, way=len(chosen), shot=shot, queries=min(QUERIES, room),
+                task, way=len(division.novel), shot=shot, queries=min(QUERIES, room),
                 query_counts="balanced",
             )  # fmt: skip
-            for episodes in _with_gaps(unknown, shape, f"rejection {number}"):
+            for episodes in _with_gaps(division.unknown, shape, f"rejection {number}"):
                 batch = tensors.gather(episodes)
                 with torch.no_grad():
                     fit = method.typicality(batch.without_query_labels(), prepared.state)
@@ -192,6 +161,16 @@ def set_thresholds(method: Method, base: MultiViewData, task: TaskSpec) -> Thres
     shots = tuple(shot for shot in SHOTS if any(key[0] == shot for key in found))
     table = [_by_views(shot, base.n_views, found) for shot in shots]
     return Thresholds(shots, np.array(table))
+
+
+def usual_thresholds(
+    method: Contract, base: MultiViewData, task: TaskSpec, state: State
+) -> Thresholds | None:
+    """`set_thresholds` of a method that has learnt; None where there are too few base classes."""
+    try:
+        return set_thresholds(method.settled(state), base, task)
+    except FewviewError:
+        return None  # asking for it later says why
 
 
 def _with_gaps(data: MultiViewData, task: TaskSpec, name: str) -> list[Episodes]:
@@ -212,13 +191,9 @@ def _with_gaps(data: MultiViewData, task: TaskSpec, name: str) -> list[Episodes]
     return out
 
 
-def _prepared(method: Method, known: MultiViewData, task: TaskSpec) -> Prepared:
-    from fewview.engine._contract import Method as Base
-
-    if type(method).typicality is Base.typicality:
+def _prepared(method: Contract, known: MultiViewData, task: TaskSpec) -> Prepared:
+    if type(method).typicality is Contract.typicality:
         return Prepared(fit_scaling(known, method.row_scaling), None, State(), known[:0])
-    from fewview.episodes._pretended import thinned
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewviewWarning)
         return method.prepare_base(thinned(known, MOST_SAMPLES), task)

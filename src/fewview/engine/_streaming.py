@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,16 +21,15 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from fewview.engine._contract import Contract
 from fewview.engine._fitted import FittedBase, usual_task
+from fewview.engine._rejection import usual_thresholds
 from fewview.engine._reservoir import Reservoir
-from fewview.engine._state import DTYPES, Prepared, State
-from fewview.ground._errors import FewviewError, shorten
+from fewview.engine._state import Prepared, State
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
 from fewview.samples._scaling import ViewScaling, fit_scaling
-
-if TYPE_CHECKING:
-    from fewview.engine._contract import Method
-    from fewview.episodes._task import TaskSpec
 
 # Rows whose sum is taken at once.
 ROWS = 1024
@@ -82,7 +81,7 @@ class BaseStream:
     patterns: dict[tuple[bool, ...], int] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, method: Method, sample: MultiViewData) -> BaseStream:
+    def start(cls, method: Contract, sample: MultiViewData) -> BaseStream:
         """Fix the scaling on a fair sample of the base set; nothing is counted yet.
 
         Args:
@@ -146,7 +145,7 @@ class BaseStream:
     @classmethod
     def gather(
         cls,
-        method: Method,
+        method: Contract,
         parts: Iterable[MultiViewData],
         sample: MultiViewData | None = None,
         progress: Callable[[int], None] | None = None,
@@ -231,7 +230,7 @@ class BaseStream:
         return digest.hexdigest()
 
     def finish(
-        self, method: Method, task: TaskSpec | None = None, *, choose: bool = True
+        self, method: Contract, task: TaskSpec | None = None, *, choose: bool = True
     ) -> FittedBase:
         """Make what a method needs from the sums.
 
@@ -244,24 +243,25 @@ class BaseStream:
         if not self.classes:
             raise FewviewError("no base sample has been seen yet; update the stream first")
         task = task or usual_task(self._skeleton())
-        dtype, device = DTYPES[method.dtype], method.torch_device
-        state = State()
+        dtype, device = method.torch_dtype, method.torch_device
+        state, thresholds = State(), None
         if choose:
-            chosen = method.chosen_on(self.sample.rows, task, self.scaling.rule)
+            chosen, _ = method.chosen_for(self.sample.rows, task, self.scaling.rule)
             state = chosen.prepare_statistics(self.statistics, task, method.random_state)
+            thresholds = usual_thresholds(method, self.sample.rows, task, state)
         means = tuple(
             (total / max(count, 1)).to(device=device, dtype=dtype)
             for total, count in zip(self.sums, self.counts, strict=True)
         )
+        counted = repr((self.key, sorted(map(str, self.classes.items()))))
         return FittedBase(
             method=type(method).__name__,
-            key=method.key(),
+            parameters=method.described(),
             classes=tuple(self.classes),
-            fingerprint=hashlib.sha256(
-                repr((self.key, sorted(map(str, self.classes.items())))).encode()
-            ).hexdigest(),
+            fingerprint=hashlib.sha256(counted.encode()).hexdigest(),
             task=task,
             prepared=Prepared(self.scaling, means, state.to(device, dtype), self.reference),
+            thresholds=thresholds,
             n_samples=self.n_samples,
             sample=self.sample.rows,
             stream=self,
@@ -278,14 +278,6 @@ class BaseStream:
         masks = np.resize(masks, (len(labels), masks.shape[1]))
         blocks = {view: np.zeros((len(masks), 1)) for view in self.reference.view_names}
         return MultiViewData(blocks, labels, mask=masks)
-
-
-def cannot_stream(method: Method) -> FewviewError:
-    """The error of a method that needs all base samples at once."""
-    return FewviewError(
-        f"{type(method).__name__} cannot learn from a base set in parts; call fit_base with all of "
-        f"it ({shorten(('ugda', 'marginal', 'proto'))} can)"
-    )
 
 
 def _column_sums(block: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -20,7 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import Method, State, Tags, choose
+from fewview.engine._method import Method
+from fewview.engine._parameters import choose
+from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._draws import combine, stream_key
 from fewview.ground._errors import FewviewError

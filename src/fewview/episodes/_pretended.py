@@ -1,15 +1,18 @@
 """Pretended tasks: some base classes play novel ones, the others stay base classes.
 
-What a method chooses (settings, calibration, thresholds) it chooses on tasks like these, so that
-novel classes are never seen. Half of the tasks have balanced queries, half have class shares drawn
-from a Dirichlet distribution.
+Whatever is chosen (settings, calibration, thresholds of rejection, `--tune`) is chosen on tasks
+like these, so that novel classes are never seen. `divide` is the one place that makes such
+divisions; `draw_folds` adds the tasks on which a method chooses its own settings, half of them with
+balanced queries, half with class shares drawn from a Dirichlet distribution.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
@@ -28,8 +31,51 @@ SHARES = ("balanced", "dirichlet:2")
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class Division:
     """One division of base classes.
+
+    Attributes:
+        known: samples of classes that stay base classes.
+        unknown: samples of classes that play novel ones.
+        novel: those classes, as positions in the classes of the base set.
+    """
+
+    known: MultiViewData
+    unknown: MultiViewData
+    novel: NDArray[np.int64]
+
+
+def divide(
+    base: MultiViewData,
+    n_novel: int,
+    n_folds: int,
+    *words: Hashable,
+    among: NDArray[np.int64] | None = None,
+    most: int | None = None,
+) -> Iterator[Division]:
+    """Divide base classes a few times; the same words give the same divisions everywhere.
+
+    Args:
+        base: base samples.
+        n_novel: classes that play novel ones.
+        n_folds: how many divisions.
+        words: what they are for, and a seed.
+        among: the classes that may play novel ones; all when None.
+        most: classes that take part in one division, at most.
+    """
+    classes = np.arange(len(base.classes)) if among is None else among
+    states = combine(np.arange(n_folds, dtype=np.uint64), stream_key(*words))
+    for order in smallest(raw(states, len(classes)), len(classes)):
+        novel = classes[order[:n_novel]]
+        out = novel if most is None else np.concatenate([novel, classes[order[most:]]])
+        stay = np.setdiff1d(np.arange(len(base.classes)), out)
+        known, unknown = (base[np.isin(base.codes, part)] for part in (stay, novel))
+        yield Division(known, unknown, novel)
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One division of base classes, and tasks of those that play novel ones.
 
     Attributes:
         known: samples of classes that stay base classes.
@@ -43,12 +89,7 @@ class Fold:
 
 
 def enough_classes(n_classes: int, way: int) -> bool:
-    """Whether base classes can be divided into pretended tasks and a rest to learn from.
-
-    Example:
-        >>> enough_classes(8, 3), enough_classes(7, 3)
-        (True, False)
-    """
+    """Whether base classes can be divided into pretended tasks and a rest to learn from."""
     return n_classes >= 2 * way + 2
 
 
@@ -88,26 +129,22 @@ def draw_folds(
     if task.missing.kind == "patterns" and not base.mask.all():
         # Base samples have their own gaps already; drawn ones on top would be too many.
         shape = replace(shape, missing=MissingRule(), eta=0.0)
-    states = combine(np.arange(n_folds, dtype=np.uint64), stream_key("marginal folds", seed))
-    orders = smallest(raw(states, n_classes), n_classes)
+    # As many classes as possible stay base classes: what is good with few of them may be bad with
+    # more.
+    divisions = divide(
+        base, task.way, n_folds, "marginal folds", seed, most=MOST_BASE_CLASSES
+    )  # fmt: skip
     out = []
-    for number, order in enumerate(orders.tolist()):
-        order = order[:MOST_BASE_CLASSES]
-        # As many classes as possible stay base classes: what is good with few of them may be bad
-        # with more.
-        novel, rest = order[: task.way], order[task.way :]
-        unknown = base[np.isin(base.codes, novel)]
+    for number, division in enumerate(divisions):
         # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
-        room = int(np.sort(sizes[novel])[: task.way].sum() - shot * task.way)
+        room = int(sizes[division.novel].sum() - shot * task.way)
         fewer = min(queries, max(1, room // (3 * task.way)))
         episodes = []
         for shares, wanted in zip(SHARES, (queries, fewer), strict=True):
+            kind = replace(shape, query_counts=shares, queries=wanted)
             try:
                 sampler = EpisodeSampler(
-                    unknown,
-                    replace(shape, query_counts=shares, queries=wanted),
-                    seed=seed,
-                    name=f"marginal {number}",
+                    division.unknown, kind, seed=seed, name=f"marginal {number}"
                 )
                 episodes.append(sampler.draw(0, max(1, episodes_per_fold // 2)))
             except FewviewError as error:
@@ -115,8 +152,7 @@ def draw_folds(
                     raise FewviewError(
                         f"no tasks can be drawn from base classes: {error}"
                     ) from None
-        known = thinned(base[np.isin(base.codes, rest)])
-        out.append(Fold(known, unknown, tuple(episodes)))
+        out.append(Fold(thinned(division.known), division.unknown, tuple(episodes)))
     return out
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fewview.datasets._splits import ClassSplit
-from fewview.engine._contract import Method
+from fewview.engine._method import Method
 from fewview.engine._registry import create
 from fewview.episodes._sampler import SAMPLER_VERSION, EpisodeSampler
 from fewview.episodes._task import TaskSpec
@@ -175,9 +175,7 @@ def missing_rule(kind: str | MissingRule, data: MultiViewData) -> MissingRule:
             f"{data.name or 'the data'}: no view is missing anywhere, so there are no patterns to "
             "resample; use --missing uniform or class"
         )
-    # Sorted rows, so that the rule does not depend on the order of the samples.
-    rows = np.asarray(data.mask)
-    return MissingRule("patterns", patterns=rows[np.lexsort(rows.T[::-1])])
+    return MissingRule.like(data.mask)
 
 
 def splits_of(grid: Grid, source: Source) -> list[tuple[ClassSplit, int, int, int]]:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from fewview.datasets._splits import ClassSplit
-from fewview.engine._contract import DTYPES, Method
+from fewview.engine._method import Method
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import Grid, Setting, make_method, settings, splits_of
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import EpisodeBatch
 from fewview.results._intervals import standard_error
 
 QUERIES = 15
@@ -161,11 +161,9 @@ def _score(
     base = base_data[np.isin(base_data.codes, codes)]
     way = task.way // 2
     prepared = method.prepare_base(base, replace(task, way=way))
-    data = setting.source.data.like(prepared.reference)
-    scaled = prepared.scaling.transform(data, np.dtype(method.dtype).type)
-    tensors = ViewTensors.of(scaled, method.torch_device, DTYPES[method.dtype])
+    tensors = method.scaled(setting.source.data, prepared, setting.source.name)
     shot, n_query = max(task.shots), episodes.query.shape[1]
-    size = method.batch_size(way * shot, n_query, scaled.view_dims, way)
+    size = method.batch_size(way * shot, n_query, prepared.reference.view_dims, way)
     scores, fits = [], []
     for start in range(0, len(episodes), size):
         batch = _known_half(tensors.gather(episodes[start : start + size]), way, way * shot)

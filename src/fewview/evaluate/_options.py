@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fewview.engine._contract import DTYPES
 from fewview.engine._registry import expand
+from fewview.engine._state import DTYPES
 from fewview.evaluate._grid import PROTOCOLS, Grid
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome, run

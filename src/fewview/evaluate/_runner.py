@@ -27,7 +27,9 @@ from typing import Any, Protocol
 import torch
 
 from fewview._version import __version__
-from fewview.engine._contract import Method, Prepared
+from fewview.engine._contract import kept_tensors
+from fewview.engine._method import Method
+from fewview.engine._state import Prepared
 from fewview.engine._trained import watch_training
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
@@ -44,7 +46,6 @@ from fewview.evaluate._grid import units as units_of
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._tuning import choose
 from fewview.ground._errors import FewviewError
-from fewview.numerics._batch import ViewTensors
 from fewview.results._cells import Cell, Result, content_hash
 from fewview.results._metrics import EpisodeMetrics, join, measure
 from fewview.results._store import MEMORY, NO_STORE, Store
@@ -237,7 +238,6 @@ class Workbench:
         self._settings: dict[str, Setting] | None = None
         self._methods: dict[str, Method] = {}
         self._subsets = _Recent(4)
-        self._tensors = _Recent(3)
 
     def evaluate(self, cell: Cell) -> Result:
         """Compute one cell."""
@@ -250,8 +250,7 @@ class Workbench:
             method, chosen, seconds_base = self._tuned(cell, method, base, task)
         prepared = method.prepare_base(base, task)
         sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
-        tensors = self._scaled(method, novel, base, prepared)
-        metrics, seconds = score(method, tensors, sampler.draw(cell.start, cell.stop), prepared)
+        metrics, seconds = score(method, novel, sampler.draw(cell.start, cell.stop), prepared)
         return Result(
             cell=cell,
             metrics=metrics,
@@ -292,16 +291,6 @@ class Workbench:
         )
         return rows
 
-    def _scaled(
-        self, method: Method, novel: MultiViewData, base: MultiViewData, prepared: Prepared
-    ) -> ViewTensors:
-        """Novel samples, scaled, on the device: shared by all cells of a split and scaling."""
-        # The scaling that was used: a method may have chosen another one than it was given.
-        rule = prepared.scaling.rule
-        key = (novel.fingerprint, base.fingerprint, rule, method.dtype, method.device)
-        tensors: ViewTensors = self._tensors.get(key, lambda: scaled(method, novel, prepared))
-        return tensors
-
     def _tuned(
         self, cell: Cell, method: Method, base: MultiViewData, task: TaskSpec
     ) -> tuple[Method, str, float]:
@@ -310,7 +299,7 @@ class Workbench:
         listed = tune_candidates(cell.method, self.grid, method)
         key = choice_key(cell)
         if key not in self.choices:
-            choice = choose(method, listed, base, task, _score_data, cell.seed)
+            choice = choose(method, listed, base, task, cell.seed)
             # Settings may be values that JSON does not know: remember which one, not what.
             self.choices[key] = self.new_choices[key] = {
                 "index": listed.index(choice.parameters),
@@ -337,47 +326,27 @@ def choice_key(cell: Cell) -> str:
     return content_hash(kept)
 
 
-def scaled(method: Method, data: MultiViewData, prepared: Prepared) -> ViewTensors:
-    """Bring data into the base set's order of views, scale them and move them to the device."""
-    dtype = getattr(torch, method.dtype)
-    arranged = prepared.scaling.transform(data.like(prepared.reference), method.dtype)
-    return ViewTensors.of(arranged, method.torch_device, dtype)
-
-
 def score(
-    method: Method, tensors: ViewTensors, episodes: Episodes, prepared: Prepared
+    method: Method, data: MultiViewData, episodes: Episodes, prepared: Prepared
 ) -> tuple[EpisodeMetrics, float]:
     """Score episodes batch by batch and keep their metrics only.
 
     Args:
         method: what scores.
-        tensors: scaled data that the episodes index.
+        data: unscaled data that the episodes index.
         episodes: tasks.
         prepared: what `Method.prepare_base` returned.
 
     Returns:
         Metrics per episode, and the seconds that scoring took.
     """
-    dims = {
-        name: int(view.shape[1])
-        for name, view in zip(tensors.view_names, tensors.views, strict=True)
-    }
-    size = method.batch_size(episodes.support.shape[1], episodes.query.shape[1], dims, episodes.way)
-    parts, seconds = [], 0.0
-    for start in range(0, len(episodes), size):
-        some = episodes[start : start + size]
-        begin = perf_counter()
-        batch = tensors.gather(some).without_query_labels()
-        scores = method.score_batch(batch, prepared).cpu()
+    kept_tensors(method, data, prepared)  # scaling is not scoring
+    parts, seconds, begin = [], 0.0, perf_counter()
+    for some, scores in method.score_in_batches(data, episodes, prepared):
         seconds += perf_counter() - begin
         parts.append(measure(scores.numpy(), some.query_labels))
+        begin = perf_counter()
     return join(parts), seconds
-
-
-def _score_data(
-    method: Method, data: MultiViewData, episodes: Episodes, prepared: Prepared
-) -> EpisodeMetrics:
-    return score(method, scaled(method, data, prepared), episodes, prepared)[0]
 
 
 def versions() -> str:

@@ -7,26 +7,26 @@ Novel classes are never seen here: all these functions get is the base set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import product
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from fewview.engine._contract import Method, Prepared
-from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.engine._method import Method
+from fewview.episodes._pretended import divide
+from fewview.episodes._sampler import EpisodeSampler
 from fewview.episodes._task import TaskSpec
-from fewview.ground._draws import combine, raw, smallest, stream_key
 from fewview.ground._errors import FewviewError
-from fewview.results._metrics import EpisodeMetrics
+from fewview.results._metrics import measure
 from fewview.samples._data import MultiViewData
 
 TUNING_VERSION = 1
 N_FOLDS = 4
 EPISODES_PER_FOLD = 15
-Scorer = Callable[[Method, MultiViewData, Episodes, Prepared], EpisodeMetrics]
 
 
 @dataclass(frozen=True)
@@ -80,42 +80,18 @@ def describe_tuning(settings: list[dict[str, Any]]) -> str:
     return f"{TUNING_VERSION}:{N_FOLDS}x{EPISODES_PER_FOLD}:{listed}"
 
 
-def folds(
-    base: MultiViewData, task: TaskSpec, seed: int = 0
-) -> list[tuple[list[int], list[int], TaskSpec]]:
-    """Divide base classes into pretended novel and remaining base classes, a few times.
-
-    Args:
-        base: the base set.
-        task: the task that settings are chosen for; its shape is kept as far as the base set
-            allows.
-        seed: of the division.
-
-    Returns:
-        Per fold: pretended novel classes, remaining base classes (both as positions in
-        `base.classes`), the task.
-
-    Example:
-        >>> data = MultiViewData(np.ones((60, 2)), labels=np.repeat(np.arange(6), 10))
-        >>> novel, rest, task = folds(data, TaskSpec(way=3, queries=5))[0]
-        >>> len(novel), len(rest), set(novel) & set(rest)
-        (3, 3, set())
-    """
+def pretended_task(base: MultiViewData, task: TaskSpec) -> tuple[TaskSpec, int]:
+    """The task as far as base classes allow it, and how many of them play novel ones."""
     n_classes = len(base.classes)
     if n_classes < 3:
         raise FewviewError(
             f"--tune holds base classes out and needs at least 3 of them; there are {n_classes}"
         )
     way = max(2, min(task.way, n_classes - 2))
-    n_novel = max(way, min(n_classes // 2, n_classes - 2))
     smallest_class = int(np.bincount(base.codes[base.codes >= 0]).min())
     shot = max(1, min(task.shots[0], smallest_class - 1))
     shape = replace(task, way=way, shot=shot, queries=min(task.queries, smallest_class - shot))
-    states = combine(np.arange(N_FOLDS, dtype=np.uint64), stream_key("tuning folds", seed))
-    return [
-        (sorted(order[:n_novel]), sorted(order[n_novel:]), shape)
-        for order in smallest(raw(states, n_classes), n_classes).tolist()
-    ]
+    return shape, max(way, min(n_classes // 2, n_classes - 2))
 
 
 def choose(
@@ -123,7 +99,6 @@ def choose(
     settings: list[dict[str, Any]],
     base: MultiViewData,
     task: TaskSpec,
-    score: Scorer,
     seed: int = 0,
 ) -> Choice:
     """Choose among settings by accuracy on episodes of base classes.
@@ -133,21 +108,19 @@ def choose(
         settings: as `candidates` lists them.
         base: the base set, and nothing else.
         task: the task to choose for.
-        score: runs episodes; see `runner.score_episodes`.
         seed: of folds and episodes.
     """
-    from sklearn.base import clone
-
     start = perf_counter()
     total = np.zeros(len(settings))
-    for number, (novel, rest, shape) in enumerate(folds(base, task, seed)):
-        known, unknown = (base[np.isin(base.codes, part)] for part in (rest, novel))
-        sampler = EpisodeSampler(unknown, shape, seed=seed, name=f"tuning {number}")
+    shape, n_novel = pretended_task(base, task)
+    divisions = divide(base, n_novel, N_FOLDS, "tuning folds", seed)
+    for number, division in enumerate(divisions):
+        sampler = EpisodeSampler(division.unknown, shape, seed=seed, name=f"tuning {number}")
         episodes = sampler.draw(0, EPISODES_PER_FOLD)
         for index, setting in enumerate(settings):
             candidate = clone(method).set_params(**setting)
-            candidate.validate()
-            prepared = candidate.prepare_base(known, shape)
-            total[index] += score(candidate, unknown, episodes, prepared).accuracy.mean()
+            prepared = candidate.prepare_base(division.known, shape)
+            scores = candidate.score_episodes(division.unknown, episodes, prepared)
+            total[index] += measure(scores.numpy(), episodes.query_labels).accuracy.mean()
     best = int(total.argmax())
     return Choice(settings[best], tuple((total / N_FOLDS).tolist()), perf_counter() - start)

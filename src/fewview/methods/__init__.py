@@ -1,6 +1,59 @@
-"""How are queries classified? The contract in `base.py`, one file per method, the registry."""
+"""How are queries classified? One file or folder per method, and nothing else.
 
-from fewview.engine._contract import Method, Prepared, State, Tags
-from fewview.engine._registry import create, expand, names, register
+A method that is added here is written into `CATALOGUE`, so that it is found by its name without
+loading the others; a method of your own needs nothing but `@register`.
+"""
 
-__all__ = ["Method", "Prepared", "State", "Tags", "create", "expand", "names", "register"]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fewview.ground._lazy import lazily
+
+if TYPE_CHECKING:
+    from fewview.engine._method import Method as Method
+    from fewview.engine._registry import create as create
+    from fewview.engine._registry import expand as expand
+    from fewview.engine._registry import names as names
+    from fewview.engine._registry import register as register
+    from fewview.engine._state import Prepared as Prepared
+    from fewview.engine._state import State as State
+    from fewview.engine._state import Tags as Tags
+
+# Name of a method -> file or folder that it is in.
+CATALOGUE = {
+    "alpha-tim": "alpha_tim",
+    "bavardage": "bavardage",
+    "bd-cspn": "bd_cspn",
+    "completer": "completer",
+    "concat-hgb": "concat",
+    "concat-logistic": "concat",
+    "cpm": "cpm",
+    "cpm-gan": "cpm",
+    "icmsc": "icmsc",
+    "marginal": "marginal",
+    "match": "match",
+    "paddle": "paddle",
+    "partial-nn": "partial_nn",
+    "proto": "proto",
+    "ptmap": "ptmap",
+    "ptmap+ugda": "combined",
+    "rfs": "rfs",
+    "rfs+ugda": "combined",
+    "tim": "tim",
+    "tim-adm": "tim",
+    "ugda": "ugda",
+}
+
+_HOMES = {
+    "Method": "fewview.engine._method",
+    "Prepared": "fewview.engine._state",
+    "State": "fewview.engine._state",
+    "Tags": "fewview.engine._state",
+    "create": "fewview.engine._registry",
+    "expand": "fewview.engine._registry",
+    "names": "fewview.engine._registry",
+    "register": "fewview.engine._registry",
+}
+__all__ = ["CATALOGUE", *_HOMES]  # noqa: PLE0604 - plain text, all of it
+__getattr__ = lazily(__name__, _HOMES)

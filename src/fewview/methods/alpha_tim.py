@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from fewview.engine._contract import TUNED_SCALINGS, Tags
+from fewview.engine._contract import TUNED_SCALINGS
 from fewview.engine._registry import register
+from fewview.engine._state import Tags
 from fewview.ground._errors import FewviewError
 from fewview.methods.tim import TIM
 

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
+from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._method import Method
 from fewview.engine._registry import register
+from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from fewview.engine._contract import Method, State, Tags
+from fewview.engine._method import Method
 from fewview.engine._registry import register
-from fewview.engine._streaming import cannot_stream
+from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.methods.ptmap import PTMAP
@@ -111,7 +111,7 @@ class Combined(Method):
     def start_statistics(self, sample: MultiViewData) -> Any:
         """Statistics of `source`, where `head` needs none of its own."""
         if self.head.start_statistics(sample) is not None:
-            raise cannot_stream(self)
+            raise self.cannot_stream()
         return self.source.start_statistics(sample)
 
     def prepare_statistics(self, statistics: Any, task: TaskSpec, seed: int) -> CombinedState:

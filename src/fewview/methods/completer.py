@@ -17,8 +17,10 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import State, Tags, choose, latent_batch
+from fewview.engine._contract import latent_batch
+from fewview.engine._parameters import choose
 from fewview.engine._registry import register
+from fewview.engine._state import State, Tags
 from fewview.engine._trained import (
     Epoch,
     TrainedMethod,
@@ -591,7 +593,7 @@ class COMPLETER(TrainedMethod):
         if self.train_on == "episode":
             layers = 2 * (widest * width + 2 * width * width + width * code)
             values = 6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code)
-        return int(values) * self._torch_dtype.itemsize
+        return int(values) * self.torch_dtype.itemsize
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
         """Train the networks on base classes."""
@@ -599,10 +601,10 @@ class COMPLETER(TrainedMethod):
             return State()
         redraw = self._missing == "random"
         if redraw:
-            tensors = ViewTensors.of(base, self.torch_device, self._torch_dtype)
+            tensors = ViewTensors.of(base, self.torch_device, self.torch_dtype)
             views, mask = [view[None] for view in tensors.views], tensors.mask[None]
         else:
-            views, mask = masked_base(base, task, seed, self.torch_device, self._torch_dtype)
+            views, mask = masked_base(base, task, seed, self.torch_device, self.torch_dtype)
         seeds = torch.tensor([seed], device=self.torch_device)
         x, observed, widths = _stacked(views, mask)
         with torch.enable_grad():

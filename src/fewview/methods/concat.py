@@ -14,8 +14,11 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
+from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._method import Method
+from fewview.engine._parameters import choose
 from fewview.engine._registry import register
+from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
@@ -142,7 +145,7 @@ class Concat(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> Donors:
         """Keep the base samples for imputation."""
-        tensors = ViewTensors.of(base, dtype=self._torch_dtype)
+        tensors = ViewTensors.of(base, dtype=self.torch_dtype)
         return Donors(tensors.views, tensors.mask)
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
@@ -196,7 +199,7 @@ class Concat(Method):
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Features; for `"knn"` also distances to the base set, taken as 2000 samples."""
-        room = 8 * n_query * 2000 * self._torch_dtype.itemsize if self.impute == "knn" else 0
+        room = 8 * n_query * 2000 * self.torch_dtype.itemsize if self.impute == "knn" else 0
         return super().bytes_per_task(n_support, n_query, dims, way) + room
 
     def _estimator(self, seed: int) -> Any:

@@ -14,8 +14,10 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import State, choose, latent_batch
+from fewview.engine._contract import latent_batch
+from fewview.engine._parameters import choose
 from fewview.engine._registry import register
+from fewview.engine._state import State
 from fewview.engine._trained import (
     Epoch,
     TrainedMethod,
@@ -510,13 +512,13 @@ class CPM(TrainedMethod):
         latent, hidden = self.setting("latent"), self.setting("hidden")
         weights = latent * hidden * len(dims) + hidden * width + latent * width
         values = 6 * weights + 6 * n * (width + latent + hidden * len(dims)) + 2 * n * sum(dims)
-        return int(values) * self._torch_dtype.itemsize
+        return int(values) * self.torch_dtype.itemsize
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
         """With `train_on="base"`, train the networks on base classes."""
         if self.train_on != "base":
             return State()
-        views, mask = masked_base(base, task, seed, self.torch_device, self._torch_dtype)
+        views, mask = masked_base(base, task, seed, self.torch_device, self.torch_dtype)
         codes = torch.as_tensor(base.codes, device=self.torch_device)
         members = torch.nn.functional.one_hot(codes, len(base.classes))[None].to(views[0].dtype)
         samples = _samples(views, mask, views, base.view_names)

@@ -16,8 +16,10 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import State, choose, latent_batch
+from fewview.engine._contract import latent_batch
+from fewview.engine._parameters import choose
 from fewview.engine._registry import register
+from fewview.engine._state import State
 from fewview.engine._trained import (
     Epoch,
     TrainedMethod,
@@ -390,13 +392,13 @@ class ICMSC(TrainedMethod):
         features = sum(min(most, size) for size in dims)
         values = 10 * width * features + 8 * n * n + 8 * n * (width * len(dims) + features)
         values += 6 * n * HEAD * len(dims) ** 2 + 2 * n * sum(dims)
-        return int(values) * self._torch_dtype.itemsize
+        return int(values) * self.torch_dtype.itemsize
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
         """With `train_on="base"`, train the networks on base classes."""
         if self.train_on != "base":
             return State()
-        views, mask = masked_base(base, task, seed, self.torch_device, self._torch_dtype)
+        views, mask = masked_base(base, task, seed, self.torch_device, self.torch_dtype)
         seeds = torch.tensor([seed], device=self.torch_device)
         sizes = [view.shape[-1] for view in views]
         with torch.enable_grad():

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
+from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._method import Method
 from fewview.engine._registry import register
+from fewview.engine._state import State, Tags
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import unit_rows
@@ -74,7 +76,7 @@ class Match(Method):
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Features, and the attention of every query for every support and class."""
-        attention = 3 * n_query * n_support * way * self._torch_dtype.itemsize
+        attention = 3 * n_query * n_support * way * self.torch_dtype.itemsize
         return super().bytes_per_task(n_support, n_query, dims, way) + attention
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:

@@ -7,8 +7,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
+from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._method import Method
+from fewview.engine._parameters import choose
 from fewview.engine._registry import register
+from fewview.engine._state import State, Tags
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, isometric, unit_rows
 from fewview.numerics._optimise import minimise_adam
@@ -179,7 +182,7 @@ class TIM(Method):
         most = super().batch_size(n_support, n_query, dims, way)
         if self.solver == "adm" or self.torch_device.type != "cpu":
             return most
-        features = (n_support + n_query) * sum(dims.values()) * self._torch_dtype.itemsize
+        features = (n_support + n_query) * sum(dims.values()) * self.torch_dtype.itemsize
         return max(1, min(most, CACHE // features))
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:

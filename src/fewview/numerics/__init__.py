@@ -2,3 +2,23 @@
 
 Pure functions over batched tensors; nothing here knows what a method is.
 """
+
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._distances import class_means, partial_distances, squared_distances, unit_rows
+from fewview.numerics._padding import pad
+from fewview.numerics._sinkhorn import sinkhorn
+from fewview.numerics._tensor_draws import normal, streams, uniform
+
+__all__ = [
+    "EpisodeBatch",
+    "ViewTensors",
+    "class_means",
+    "normal",
+    "pad",
+    "partial_distances",
+    "sinkhorn",
+    "squared_distances",
+    "streams",
+    "uniform",
+    "unit_rows",
+]

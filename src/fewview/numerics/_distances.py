@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fewview.numerics._batch import EpisodeBatch
+
 
 def unit_rows(features: Tensor) -> Tensor:
     """Scale rows [..., width] to unit length; all-zero rows stay zero.
@@ -123,3 +125,21 @@ def partial_distances(
         total = total + both * squares * (1.0 if weighting == "feature" else 1.0 / width)
         weight = weight + both * (width if weighting == "feature" else 1.0)
     return total / weight.clamp(min=1), weight > 0
+
+
+def nearest_support(batch: EpisodeBatch) -> Tensor:
+    """Minus the partial distance to the nearest support of every class, [tasks, n_query, way].
+
+    Where a query and a support share no view, the mean over the pairs of the query that do, or of
+    the task, stands in.
+    """
+    distances, shared = partial_distances(
+        batch.query, batch.support, batch.query_mask, batch.support_mask
+    )
+    share = shared.to(distances)
+    everyone = distances.sum((1, 2), keepdim=True) / share.sum((1, 2), keepdim=True).clamp(min=1)
+    count = share.sum(2, keepdim=True)
+    own = torch.where(count > 0, distances.sum(2, keepdim=True) / count.clamp(min=1), everyone)
+    distances = torch.where(shared, distances, own)
+    members = batch.one_hot() > 0  # [T, N_S, K]
+    return -torch.where(members[:, None], distances[..., None], torch.inf).amin(2)

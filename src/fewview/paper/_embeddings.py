@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewview.engine._contract import Method, Prepared
+from fewview.engine._method import Method
+from fewview.engine._state import Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import Grid, make_method, settings
-from fewview.evaluate._runner import scaled
 from fewview.numerics._batch import EpisodeBatch
 from fewview.paper._studies import Wish
 from fewview.samples._data import MultiViewData
@@ -48,7 +48,7 @@ class Stage:
         """Make a method as typed, let it learn from the base classes, and gather its task."""
         method = make_method(text, self.grid)
         prepared = method.prepare_base(self.base, self.task)
-        batch = scaled(method, self.novel, prepared).gather(self.episodes)
+        batch = method.scaled(self.novel, prepared).gather(self.episodes)
         return method, prepared, batch
 
 

@@ -18,7 +18,7 @@ from fewview.report._contents import Panel
 from fewview.results._cells import Cell, Result
 
 if TYPE_CHECKING:
-    from fewview.engine._contract import Method
+    from fewview.engine._method import Method
     from fewview.episodes._sampler import Episodes
     from fewview.evaluate._grid import Setting
 
@@ -185,7 +185,6 @@ def _example(
     from fewview.engine._registry import create
     from fewview.episodes._sampler import EpisodeSampler
     from fewview.evaluate._grid import rows_of
-    from fewview.evaluate._runner import scaled
 
     novel = rows_of(setting.source.data, cell.novel)
     base = rows_of(setting.base.data, cell.base_classes)
@@ -198,7 +197,7 @@ def _example(
 
     plain = create("proto")
     prepared = plain.prepare_base(base, task)
-    tensors = scaled(plain, novel, prepared)
+    tensors = plain.scaled(novel, prepared)
     pictures = []
     rates = [0.0, eta] if eta and not cell.missing.startswith("patterns") else [eta]
     for rate in rates:
@@ -237,10 +236,9 @@ def _example(
 
 def _wrong(method: Method, novel: Any, base: Any, task: Any, episodes: Episodes) -> Any:
     """Which samples of an episode a method gets wrong, [samples]; supports are never wrong."""
-    from fewview.evaluate._runner import scaled
 
     prepared = method.prepare_base(base, task)
-    batch = scaled(method, novel, prepared).gather(episodes).without_query_labels()
+    batch = method.scaled(novel, prepared).gather(episodes).without_query_labels()
     predicted = method.score_batch(batch, prepared).argmax(dim=-1)[0].cpu().numpy()
     right = np.zeros(episodes.support.shape[1], dtype=bool)
     return np.concatenate([right, predicted != episodes.query_labels[0]])
@@ -249,13 +247,12 @@ def _wrong(method: Method, novel: Any, base: Any, task: Any, episodes: Episodes)
 def _latent(panel: Panel, novel: Any, base: Any, task: Any, episodes: Episodes) -> Picture | None:
     """Where UGDA moves the queries, if the panel has it: its latent space without its anchors."""
     from fewview.engine._registry import create
-    from fewview.evaluate._runner import scaled
 
     if not any(name.split(":")[0].split(" ")[0] == "ugda" for name in panel.results):
         return None
     ugda = create("ugda")
     prepared = ugda.prepare_base(base, task)
-    batch = scaled(ugda, novel, prepared).gather(episodes).without_query_labels()
+    batch = ugda.scaled(novel, prepared).gather(episodes).without_query_labels()
     moved = ugda.embed(ugda.padded(batch, prepared), prepared.state)
     anchors, labels = moved.support[0][0].numpy(), moved.support_labels[0].numpy()
     # A class is shown by the centre of its anchors: hundreds of anchors would hide the queries.

@@ -73,6 +73,16 @@ class MissingRule:
         if self.view_rates is not None:
             object.__setattr__(self, "view_rates", tuple(float(rate) for rate in self.view_rates))
 
+    @classmethod
+    def like(cls, mask: BoolArray) -> MissingRule:
+        """The gaps of some data, resampled; sorted, so that the order of samples does not matter.
+
+        Args:
+            mask: bool [samples, views].
+        """
+        rows = np.asarray(mask)
+        return cls("patterns", patterns=rows[np.lexsort(rows.T[::-1])])
+
     def __eq__(self, other: object) -> bool:
         """Two rules are equal when they draw the same; arrays cannot be compared with `==`."""
         return isinstance(other, MissingRule) and self.describe() == other.describe()

@@ -12,12 +12,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from fewview.engine._contract import as_data
 from fewview.ground._errors import FewviewError
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._model import Gaussians, conditional_gain
 from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.samples._data import MultiViewData
+from fewview.samples._inputs import as_data
 from fewview.samples._scaling import ViewScaling, fit_scaling
 
 

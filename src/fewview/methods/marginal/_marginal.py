@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
+from cachetools import LRUCache
 from sklearn.base import clone
 from torch import Tensor
 
-from fewview.engine._contract import Cache, Method, Prepared, State, Tags, choose
 from fewview.engine._explaining import Explanation, add_other_queries
+from fewview.engine._method import Method
+from fewview.engine._parameters import choose
 from fewview.engine._registry import register
+from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._pretended import Fold, enough_classes
 from fewview.episodes._sampler import Episodes
 from fewview.episodes._task import TaskSpec
@@ -63,9 +66,7 @@ TOGETHER = {"unknown": 0.5, "few": 0.7, "many": 0.3}
 ALONE = {"unknown": 0.5, "few": 0.7, "many": 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary.
 COMPONENTS_ALONE = 64
-# Preparing does not depend on the task once the settings are fixed.
-ANY_TASK = TaskSpec(way=2)
-_choices = Cache(256)
+_choices: LRUCache[Hashable, SettingsChoice] = LRUCache(256)
 
 
 @dataclass(frozen=True)
@@ -186,14 +187,19 @@ class Marginal(Method):
     settings: str = "auto"
 
     version: ClassVar[int] = 5
-    tags: ClassVar[Tags] = Tags(
-        transductive=True,
-        handles_missing=True,
-        iterative=True,
-        prepare_depends_on=("way", "shot", "queries", "missing"),
-    )
     scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
+
+    @property
+    def tags(self) -> Tags:  # type: ignore[override]
+        """With stated settings, what is learnt from base classes does not depend on the task."""
+        chosen = self.settings != "default"
+        return Tags(
+            transductive=True,
+            handles_missing=True,
+            iterative=True,
+            prepare_depends_on=("way", "shot", "queries", "missing") if chosen else (),
+        )
 
     def validate(self) -> None:
         """Check hyper-parameters."""
@@ -275,8 +281,9 @@ class Marginal(Method):
                 transductive=self.transductive,
             )
 
-        found: SettingsChoice = _choices.get(key, make)
-        return found
+        if key not in _choices:
+            _choices[key] = make()
+        return _choices[key]
 
     def fold_scorer(self) -> Scorer:
         """Return a function that scores pretended tasks, which keeps what settings share."""
@@ -300,7 +307,7 @@ class Marginal(Method):
                     moments, samples = leading(*projected[step][1:], most)
                     model = _restructured(moments, settings, self.structure)
                     state = MarginalState(Projection.identity(model.dims), model, settings)
-                    state = state.to(self.torch_device, self._torch_dtype)
+                    state = state.to(self.torch_device, self.torch_dtype)
                     if shared[0] != model_key:
                         shared = (model_key, Kept())
                     begun = self._begin(samples.gather(episodes), state, shared[1])
@@ -320,7 +327,7 @@ class Marginal(Method):
         rows = projection.apply(samples.views, samples.mask)
         ends = np.cumsum(projection.dims).tolist()
         views = tuple(
-            rows[:, end - width : end].to(self.torch_device, self._torch_dtype)
+            rows[:, end - width : end].to(self.torch_device, self.torch_dtype)
             for end, width in zip(ends, projection.dims, strict=True)
         )
         components = ViewTensors(views, samples.mask.to(self.torch_device), samples.view_names)
@@ -331,20 +338,16 @@ class Marginal(Method):
         method: Marginal = clone(self)
         return cast(Marginal, method.set_params(settings="default", base=None, **vars(settings)))
 
-    def prepare_base(self, base: MultiViewData, task: TaskSpec) -> Prepared:
-        """Choose settings if they are automatic, then learn from the base set with them."""
-        self.validate()
-        if self.settings == "default":
-            return super().prepare_base(base, ANY_TASK)
-        method, seconds = self._chosen(base, task)
-        prepared = method.prepare_base(base, task)
-        return replace(prepared, seconds=prepared.seconds + seconds)
-
-    def _chosen(
-        self, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
+    def chosen_for(
+        self, base: MultiViewData, task: TaskSpec, scaling: str | None = None
     ) -> tuple[Marginal, float]:
-        """The same method with the settings that were chosen, and the seconds that took."""
-        choice = self.choose_settings(base, task, frozen)
+        """Choose settings if they are automatic; statistics of parts have fixed some of them."""
+        if self.settings == "default":
+            if scaling in (None, self.row_scaling):
+                return self, 0.0
+            return cast(Marginal, clone(self).set_params(base=None, scaling=scaling)), 0.0
+        fixed = {"scaling": scaling, "components": self.resolved().components}
+        choice = self.choose_settings(base, task, {} if scaling is None else fixed)
         if choice.accuracy != choice.accuracy:
             warnings.warn(f"Marginal: {choice.reason}", FewviewWarning, stacklevel=4)
         return self._with(choice.settings), choice.seconds
@@ -386,15 +389,6 @@ class Marginal(Method):
         return (
             natural_scaling(sample) if enough_classes(len(sample.classes), 2) else self.row_scaling
         )
-
-    def chosen_on(self, rows: MultiViewData, task: TaskSpec, scaling: str) -> Marginal:
-        """Choose what the statistics have not fixed: all but scaling and components."""
-        if self.settings == "default":
-            if scaling == self.row_scaling:
-                return self
-            return cast(Marginal, clone(self).set_params(base=None, scaling=scaling))
-        frozen = {"scaling": scaling, "components": self.resolved().components}
-        return self._chosen(rows, task, frozen)[0]
 
     def prepare_statistics(
         self, statistics: MarginalStatistics, task: TaskSpec, seed: int
@@ -502,7 +496,7 @@ class Marginal(Method):
         shared = possible < 1024  # the same few patterns in every task
         floats = 2 * samples * (sum(dims) + 2 * sum(kept) + way * rank) + 6 * way * rank**2
         floats += way * patterns + (0 if shared else 2 * patterns * rank**2)
-        return floats * self._torch_dtype.itemsize
+        return floats * self.torch_dtype.itemsize
 
     # ------------------------------------------------------------------ reasons
 

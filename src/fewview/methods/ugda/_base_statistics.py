@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import State
+from fewview.engine._state import State
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.numerics._moments import ClassStatistics
 

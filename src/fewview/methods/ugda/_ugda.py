@@ -10,17 +10,12 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import (
-    TUNED_SCALINGS,
-    Method,
-    Prepared,
-    State,
-    Tags,
-    choose,
-    latent_batch,
-)
+from fewview.engine._contract import TUNED_SCALINGS, latent_batch
 from fewview.engine._explaining import Explanation
+from fewview.engine._method import Method
+from fewview.engine._parameters import choose
 from fewview.engine._registry import register
+from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.methods.ugda._aggregation import aggregate_exactly
@@ -411,7 +406,7 @@ class UGDA(Method):
         floats += n_support * sum(6 * d * d for d in dims if is_dense(d, 0))
         if self.solver != "exact":
             floats += 2 * (anchors + n_query) * width + 5 * latent * width
-        return floats * self._torch_dtype.itemsize
+        return floats * self.torch_dtype.itemsize
 
     def batch_size(self, n_support: int, n_query: int, dims: dict[str, int], way: int) -> int:
         """Tasks that go together; a shared evaluator fixes their number."""

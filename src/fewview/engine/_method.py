@@ -1,95 +1,92 @@
-"""The estimator face of a method: one task at a time, as scikit-learn users expect it.
+"""`Method`: a method as scikit-learn users expect it, one task at a time.
 
-`fit_base` takes known classes, `fit` a few labelled samples of new ones, `predict` the rest. What
-a method does with them is in `base.py`; here are inputs, remembered supports, rejection, reasons
-and files.
+`fit_base` takes known classes, `fit` a few labelled samples of new ones, `predict` the rest. What a
+method does with them is its `Contract`; here are inputs, remembered supports, rejection, reasons
+and files, and nothing in the contract knows of them.
 """
 
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from fewview._version import __version__
+from fewview.engine._contract import Contract
+from fewview.engine._encoding import Reader, Writer, read_method, write_method
+from fewview.engine._explaining import Explanation
 from fewview.engine._fitted import FittedBase, refuse_overlap, usual_task
-from fewview.engine._inputs import as_data, is_plain
 from fewview.engine._rejection import (
     Thresholds,
     check_reject,
     rejection_label,
     set_thresholds,
     too_few_classes,
+    usual_thresholds,
     with_label,
 )
-from fewview.engine._state import Prepared, State, Tags
+from fewview.engine._saving import read_file, write_file
+from fewview.engine._state import Prepared
+from fewview.engine._streaming import BaseStream
 from fewview.episodes._task import TaskSpec
 from fewview.ground._draws import combine, stream_key
 from fewview.ground._errors import FewviewError, FewviewWarning
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._distances import nearest_support
 from fewview.samples._data import MultiViewData
+from fewview.samples._inputs import as_data, is_plain
 from fewview.samples._masks import MissingRule
-from fewview.samples._scaling import fit_scaling
-
-if TYPE_CHECKING:
-    from fewview.engine._contract import Method
-    from fewview.engine._explaining import Explanation
-    from fewview.engine._streaming import BaseStream
 
 # Share of queries that would have to change class for balance, above which users are warned.
 UNBALANCED = 0.35
-_thresholds: dict[Hashable, Thresholds] = {}
-Self = TypeVar("Self", bound="Estimator")
+Self = TypeVar("Self", bound="Method")
 
 
-class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """What every method does for a single task; `Method` adds the contract."""
+class _Learnt:
+    """What `fit` leaves behind; not under `Parameters`, so that these are no parameters."""
 
-    base: Any
-    scaling: str
-    random_state: int
-    tags: ClassVar[Tags]
     classes_: NDArray[Any]
     prepared_: Prepared
     support_: MultiViewData
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
 
-    @abstractmethod
-    def validate(self) -> None:
-        """Check hyper-parameters."""
 
-    @abstractmethod
-    def prepare_base(self, base: MultiViewData, task: TaskSpec) -> Prepared:
-        """Scale a base set and learn from it."""
+class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
+    """Base class of all methods; a method implements `scores`.
 
-    @abstractmethod
-    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> State:
-        """Do without base classes."""
+    A parameter is an annotated attribute with its default. `scores(batch, state)` gets a batch of
+    tasks and what `prepare` learnt, and returns log-probabilities [tasks, n_query, way]; see the
+    recipe in docs/add-a-method.md.
 
-    @abstractmethod
-    def score_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Tensor:
-        """Score one batch of scaled tasks."""
+    Args:
+        base: the base set; anything that `fit` accepts as X, with labels. Immutable, so `clone`
+            and `GridSearchCV` share it.
+        scaling: per-view scaling fitted on the base set (on the supports without one).
+        padding: how missing views are filled for methods that cannot handle them.
+        device: `"cpu"`, `"cuda"` or `"auto"`.
+        dtype: `"float32"` or `"float64"`.
+        max_memory: GiB that one batch of tasks may take; sets how many tasks go together.
+        random_state: seed of everything random outside an episode list.
 
-    @property
-    @abstractmethod
-    def torch_device(self) -> torch.device:
-        """Where tensors live."""
-
-    @property
-    @abstractmethod
-    def _torch_dtype(self) -> torch.dtype: ...
-
-    @property
-    @abstractmethod
-    def _numpy_dtype(self) -> Any: ...
+    Example:
+        >>> import torch
+        >>> class Undecided(Method):
+        ...     def scores(self, batch, state):
+        ...         return torch.zeros(batch.n_tasks, batch.n_query, batch.way)
+        >>> Undecided().fit([[0.0], [9.0]], ["cat", "dog"]).predict_proba([[8.0]]).tolist()
+        [[0.5, 0.5]]
+    """
 
     # ------------------------------------------------------------------ base classes
 
@@ -101,11 +98,11 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 still tell how views are scaled and vary; see `prepare_alone`.
             y: labels of the base samples.
             task: what automatic settings are chosen for; a common case when None, see
-                `fewview.engine._fitted.usual_task`.
+                `usual_task`.
         """
         self.validate()
         if isinstance(base, FittedBase):
-            base.prepared_for(self._method)
+            base.prepared_for(self)  # refuses what does not go together
             self.base = base
             return self
         data = as_data(base, y)
@@ -115,16 +112,8 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             return self
         task = task or usual_task(data)
         prepared = self.prepare_base(data, task)
-        self.base = FittedBase(
-            method=type(self).__name__,
-            key=self._method.key(),
-            classes=tuple(data.classes.tolist()),
-            fingerprint=data.fingerprint,
-            task=task,
-            prepared=prepared,
-            rows=data,
-            n_samples=len(data),
-        )
+        thresholds = usual_thresholds(self, data, task, prepared.state)
+        self.base = FittedBase.of(self, data, task, prepared, thresholds)
         return self
 
     def fit_unlabelled(self: Self, rows: Any, task: TaskSpec | None = None) -> Self:
@@ -137,8 +126,8 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             task: what is learnt for; a common case when None.
 
         Examples:
+            >>> from fewview import Marginal
             >>> from fewview.engine._checks import synthetic_data
-            >>> from fewview.methods.marginal._marginal import Marginal
             >>> Marginal().fit_unlabelled(synthetic_data()[0]).base
             FittedBase(Marginal, 120 samples, 0 classes, views: ..., rows kept)
         """
@@ -146,29 +135,8 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self._refuse_no_labels()
         data = as_data(rows).with_labels(None)
         task = task or usual_task(data)
-        self.base = FittedBase(
-            method=type(self).__name__,
-            key=self._method.key(),
-            classes=(),
-            fingerprint=data.fingerprint,
-            task=task,
-            prepared=self.prepare_rows(data, task),
-            rows=data,
-            n_samples=len(data),
-        )
+        self.base = FittedBase.of(self, data, task, self.prepare_rows(data, task))
         return self
-
-    def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
-        """Scale rows that are not base classes and learn from them what they tell.
-
-        Args:
-            rows: unlabelled samples, supports or both, unscaled.
-            task: shape of the task.
-        """
-        scaling = fit_scaling(rows, self.row_scaling)
-        scaled = scaling.transform(rows, self._numpy_dtype)
-        state = self.prepare_alone(scaled, task, self.random_state)
-        return Prepared(scaling, None, state.to(self.torch_device, self._torch_dtype), rows[:0])
 
     def partial_fit_base(
         self: Self, base: Any, y: Any = None, task: TaskSpec | None = None
@@ -177,26 +145,24 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         The first part fixes the scaling of the views (and Marginal's principal axes), so it should
         be a fair sample. Automatic settings are chosen on the kept samples when `fit` is called
-        next. See `fewview.engine._streaming.BaseStream` for several machines.
+        next. See `BaseStream` for several machines.
 
         Args:
             base: labelled base samples.
             y: their labels, unless `base` has them.
             task: what is learnt for; a common case when None.
         """
-        from fewview.engine._streaming import BaseStream
-
         part = as_data(base, y)
-        if isinstance(self.base, FittedBase) and self.base.stream is not None:
+        if isinstance(self.base, FittedBase) and isinstance(self.base.stream, BaseStream):
             stream = self.base.stream
         elif self.base is None:
-            stream = BaseStream.start(self._method, part)
+            stream = BaseStream.start(self, part)
         else:
             raise FewviewError(
                 "there is a base set already, and it did not come in parts, so nothing can be "
                 "added to it; set base=None first to begin a new one"
             )
-        self.base = stream.update(part).finish(self._method, task, choose=False)
+        self.base = stream.update(part).finish(self, task, choose=False)
         return self
 
     def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
@@ -206,8 +172,24 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             stream: of this method.
             task: what is learnt for; a common case when None.
         """
-        self.base = stream.finish(self._method, task)
+        self.base = stream.finish(self, task)
         return self
+
+    def _refuse_no_labels(self) -> None:
+        if self.tags.needs_base:
+            raise FewviewError(
+                f"{type(self).__name__} learns from base classes first: give labelled samples as "
+                "base=..., or call fit_base(base) before fit"
+            )
+
+    def _base_classes(self) -> list[Any] | None:
+        """Labels of the base set; None where there is none, or one without labels."""
+        if self.base is None:
+            return None
+        if isinstance(self.base, FittedBase):
+            return list(self.base.classes) or None
+        base = as_data(self.base)
+        return None if base.labels is None else base.classes.tolist()
 
     # ------------------------------------------------------------------ new classes
 
@@ -227,7 +209,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 "them one after the other)"
             )
         self._note_features(X, support)
-        return self._fit(support)
+        return self._take(support, self._prepared_for(support))
 
     def partial_fit(self: Self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Add shots or classes to what `fit` got, without learning from base classes again.
@@ -254,16 +236,7 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             strange = set(support.classes.tolist()) - set(np.asarray(classes).tolist())
             if strange:
                 raise FewviewError(f"label {next(iter(strange))!r} is not among the given classes")
-        return self._fit(support, known)
-
-    def _base_classes(self) -> list[Any] | None:
-        """Labels of the base set; None where there is none, or one without labels."""
-        if self.base is None:
-            return None
-        if isinstance(self.base, FittedBase):
-            return list(self.base.classes) or None
-        base = as_data(self.base)
-        return None if base.labels is None else base.classes.tolist()
+        return self._take(support, known or self._prepared_for(support))
 
     def _supports(self, X: Any, y: Any) -> MultiViewData:
         support = as_data(X, y)
@@ -277,23 +250,22 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise FewviewError(f"support row {row} has no label; label it or drop it")
         return support
 
-    def _fit(self: Self, support: MultiViewData, prepared: Prepared | None = None) -> Self:
-        prepared = self._prepare_for(support) if prepared is None else prepared
+    def _take(self: Self, support: MultiViewData, prepared: Prepared) -> Self:
+        """Remember supports and what goes with them."""
         self.classes_ = support.classes
         self.prepared_ = prepared
-        self.support_ = support.like(self.prepared_.reference, "support")
+        self.support_ = support.like(prepared.reference, "support")
         return self
 
-    def _prepare_for(self, support: MultiViewData) -> Prepared:
+    def _prepared_for(self, support: MultiViewData) -> Prepared:
+        novel = support.classes.tolist()
         if isinstance(self.base, FittedBase):
-            self.base.refuse_overlap(support.classes.tolist())
-            fitted = self.base.completed(self._method)
-            self.base = fitted
-            return fitted.prepared_for(self._method)
-        counts = np.bincount(support.codes)
+            refuse_overlap(self.base.classes, novel)
+            fitted = self.base = self.base.fitted_for(self)
+            return fitted.prepared_for(self)
         task = TaskSpec(
-            way=max(2, len(support.classes)),
-            shot=int(counts.min()),
+            way=max(2, len(novel)),
+            shot=int(np.bincount(support.codes).min()),
             eta=support.missing_rate,
             missing=MissingRule(kind="patterns", patterns=np.asarray(support.mask)),
         )
@@ -301,20 +273,12 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if self.base is not None:
             base = as_data(self.base)
             if base.labels is not None:
-                refuse_overlap(base.classes.tolist(), support.classes.tolist())
+                refuse_overlap(base.classes.tolist(), novel)
                 return self.prepare_base(base, task)
-            rows = MultiViewData.concat(
-                [base.without_ids(), support.like(base[:0], "support").without_ids()]
-            )
+            alike = support.like(base[:0], "support")
+            rows = MultiViewData.concat([base.without_ids(), alike.without_ids()])
         self._refuse_no_labels()
         return self.prepare_rows(rows, task)
-
-    def _refuse_no_labels(self) -> None:
-        if self.tags.needs_base:
-            raise FewviewError(
-                f"{type(self).__name__} learns from base classes first: give labelled samples as "
-                "base=..., or call fit_base(base) before fit"
-            )
 
     def _note_features(self, X: Any, support: MultiViewData) -> None:
         self.n_features_in_ = support.shape[1]
@@ -365,34 +329,27 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def task_batch(self, query: MultiViewData) -> EpisodeBatch:
         """The supports given to `fit` and some queries as one scaled task on the device."""
-        query = query.like(self.prepared_.reference, "query")
-        dtype = self._numpy_dtype
-        scaling = self.prepared_.scaling
-        both = [
-            ViewTensors.of(scaling.transform(part, dtype), self.torch_device, self._torch_dtype)
-            for part in (self.support_, query)
-        ]
+        known = self.scaled(self.support_, self.prepared_, "support")
+        asked = self.scaled(query, self.prepared_, "query")
         seed = combine(np.array([self.random_state], dtype=np.uint64), stream_key("estimator"))
         return EpisodeBatch(
-            support=tuple(view[None] for view in both[0].views),
-            query=tuple(view[None] for view in both[1].views),
-            support_mask=both[0].mask[None],
-            query_mask=both[1].mask[None],
+            support=tuple(view[None] for view in known.views),
+            query=tuple(view[None] for view in asked.views),
+            support_mask=known.mask[None],
+            query_mask=asked.mask[None],
             support_labels=torch.from_numpy(self.support_.codes)[None].to(self.torch_device),
             query_labels=None,
             seeds=torch.from_numpy(seed.view(np.int64)).to(self.torch_device),
             way=len(self.classes_),
-            view_names=query.view_names,
+            view_names=known.view_names,
         )
 
     def _warn_if_unbalanced(self, batch: EpisodeBatch) -> None:
         """Warn where the nearest supports put most queries of one task into few classes."""
-        from fewview.methods.partial_nn import PartialNN
-
         if batch.n_query < 5 * batch.way:
             return  # too few to tell
         # Distances over shared views: padded views draw queries to some classes by themselves.
-        nearest = PartialNN().scores(batch, State())[0].argmax(-1)
+        nearest = nearest_support(batch)[0].argmax(-1)
         shares = torch.bincount(nearest, minlength=batch.way).double() / batch.n_query
         if float((shares - 1 / batch.way).abs().sum()) / 2 > UNBALANCED:
             text = ", ".join(f"{100 * share:.0f} %" for share in shares[:10].tolist())
@@ -443,29 +400,28 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         query = self._queries(X)
         limits = self.thresholds()
         with torch.no_grad():
-            fit = self._method.typicality(self.task_batch(query), self.prepared_.state)[0]
+            fit = self.typicality(self.task_batch(query), self.prepared_.state)[0]
         best, place = fit.double().cpu().max(-1)
         shots = np.bincount(self.support_.codes)[place.numpy()]
         limit = limits.at(rate, shots, query.mask.sum(axis=1))
         return np.asarray(best.numpy() < limit)
 
     def thresholds(self) -> Thresholds:
-        """What is still usual among base classes, for every rate; learnt once per base set."""
-        base = self.base
-        if isinstance(base, FittedBase):
-            if base.thresholds is not None and not base.changes(self._method):
+        """What is still usual among base classes, for every rate; `fit_base` has learnt it."""
+        if isinstance(self.base, FittedBase):
+            base = self.base.fitted_for(self)
+            if base.thresholds is not None:
                 return base.thresholds
-            rows, task = base.samples, base.task
+            rows, task, state = base.samples, base.task, base.prepared.state
             if rows is None or rows.labels is None:
                 raise FewviewError(
                     too_few_classes(len(base.classes))
                     or "this base set has no thresholds for rejecting (fewer than 2 classes with "
-                    "4 samples, or learnt in parts) and its rows are not here; call fit_base "
-                    "with the base set"
+                    "4 samples, or not learnt by fit_base) and its rows are not here; call "
+                    "fit_base with the base set"
                 )
-            state = base.prepared_for(self._method).state
         else:
-            rows = None if base is None else as_data(base)
+            rows = None if self.base is None else as_data(self.base)
             if rows is None or rows.labels is None:
                 raise FewviewError(
                     "a threshold for rejecting is set on base classes and there are none; give "
@@ -473,12 +429,9 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 )
             task = usual_task(rows)
             fitted = hasattr(self, "prepared_")
-            state = self.prepared_.state if fitted else self.prepare_base(rows, task).state
-        method = self._method.settled(state)
-        key = (rows.fingerprint, type(self).__qualname__, method.key(), task.missing, task.eta)
-        if key not in _thresholds:
-            _thresholds[key] = set_thresholds(method, rows, task)
-        return _thresholds[key]
+            state = (self.prepared_ if fitted else self.prepare_base(rows, task)).state
+        limits: Thresholds = set_thresholds(self.settled(state), rows, task)
+        return limits
 
     def explain(self, X: Any) -> Explanation:
         """Say what every view contributed to the decision about every query.
@@ -490,13 +443,13 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             An `Explanation`: `frame()`, `plot()`, or its arrays.
 
         Example:
-            >>> from fewview.methods.proto import Proto
+            >>> from fewview import Proto
             >>> clf = Proto().fit({"a": [[0.0], [9.0]], "b": [[1.0], [5.0]]}, ["cat", "dog"])
             >>> clf.explain({"a": [[8.0], [1.0]], "b": [[5.0], [2.0]]}).rows()[1]["label"]
             'cat'
         """
         query = self._queries(X)
-        found = self._method.explain_batch(self.task_batch(query), self.prepared_)
+        found = self.explain_batch(self.task_batch(query), self.prepared_)
         names = self._base_classes()
         neighbours = tuple(
             tuple(f"group {index}" if names is None else names[index] for index in row)
@@ -535,16 +488,71 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def save(
         self, path: str | PathLike[str], *, supports: bool = True, base_rows: bool = False
     ) -> None:
-        """Write the method and what it learnt to one file; see `persistence.save_model`.
+        """Write the method and what it has learnt to one file, whole or not at all.
+
+        What was learnt from base classes is written as statistics. Supports are samples, and are
+        written where `fit` was called, because predictions are made from them. Saving learns
+        nothing: call `fit_base` first if queries are to be rejected later.
 
         Args:
-            path: the file.
-            supports: whether the supports given to `fit` are written.
-            base_rows: whether base samples are written too; statistics alone otherwise.
-        """
-        from fewview.engine._saving import save_model
+            path: the file; an existing one is replaced.
+            supports: False leaves the supports out; the file then waits for `fit`.
+            base_rows: True writes the base samples too, so that parameters may change after
+                loading; of a base set that came in parts, the samples that were kept.
 
-        save_model(self._method, path, supports=supports, base_rows=base_rows)
+        Example:
+            >>> import tempfile
+            >>> from fewview import Proto
+            >>> path = Path(tempfile.mkdtemp()) / "a.model"
+            >>> Proto().fit([[0.0], [9.0]], ["cat", "dog"]).save(path)
+            >>> load_model(path).predict([[8.0]]).tolist()
+            ['dog']
+        """
+        base = self._learnt_base()
+        fitted = hasattr(self, "support_") and supports
+        if base is None and not fitted:
+            raise FewviewError(
+                "nothing has been learnt that could be saved; call fit_base or fit first"
+            )
+        if base is not None and base.prepared.state.holds_rows and not base_rows:
+            raise FewviewError(
+                f"{type(self).__name__} keeps base samples themselves, and models are saved "
+                "without samples unless asked; give base_rows=True (--base-rows) if they may be "
+                "in the file"
+            )
+        alone = fitted and base is None
+        writer = Writer()
+        document = {
+            "written_by": f"fewview {__version__}",
+            "method": write_method(self),
+            "base": None if base is None else writer.base(base, base_rows),
+            "prepared": writer.prepared(self.prepared_, "alone") if alone else None,
+            "support": writer.data(self.support_, "support") if fitted else None,
+        }
+        write_file(Path(path), document, writer.arrays)
+
+    def _learnt_base(self) -> FittedBase | None:
+        """What there is to write about base classes."""
+        base = self.base
+        if base is None:
+            return None
+        if not isinstance(base, FittedBase):
+            if not hasattr(self, "prepared_"):
+                raise FewviewError(
+                    "nothing has been learnt from the base set yet; call fit_base or fit first"
+                )
+            rows = as_data(base)
+            return FittedBase.of(self, rows, usual_task(rows), self.prepared_)
+        if base.stream is not None:
+            return base.fitted_for(self)  # the sums are all there is
+        changed = base.changes(self)
+        if changed:
+            listed = ", ".join(f"{name}={text}" for name, text in changed.items())
+            raise FewviewError(
+                f"parameters have changed since the base set was learnt from ({listed}); call "
+                "fit_base or fit again before save"
+            )
+        return base
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, device: str = "cpu") -> Any:
@@ -554,19 +562,56 @@ class Estimator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             path: a file that `save` wrote.
             device: where to put it.
         """
-        from fewview.engine._saving import load_model
-
         method = load_model(path, device=device)
         if not isinstance(method, cls):
             raise FewviewError(f"{path}: a model of {type(method).__name__}, not of {cls.__name__}")
         return method
-
-    @property
-    def _method(self) -> Method:
-        return cast("Method", self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.non_deterministic = not self.tags.deterministic
         return tags
+
+
+def load_model(path: str | PathLike[str], *, device: str = "cpu") -> Method:
+    """Read a model that `Method.save` wrote; it gives the same digits as the one saved.
+
+    Args:
+        path: the file.
+        device: where to put it.
+    """
+    arrays, document = read_file(Path(path))
+    try:
+        return _built(Reader(arrays), document, device)
+    except FewviewError as error:
+        raise FewviewError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+        raise FewviewError(
+            f"{path}: not a model that this version can read ({type(error).__name__}: {error})"
+        ) from None
+
+
+def _built(reader: Reader, document: dict[str, Any], device: str) -> Method:
+    method = read_method(document["method"])
+    assert isinstance(method, Method)
+    method.set_params(device=device)
+    if method.version != document["method"]["version"]:
+        warnings.warn(
+            f"saved by version {document['method']['version']} of {document['method']['name']}, "
+            f"and this is version {method.version}; answers may differ",
+            FewviewWarning,
+            stacklevel=4,
+        )
+    if document["base"] is not None:
+        # Written together, so fitted with these parameters, however later versions write them.
+        method.base = replace(reader.base(document["base"]), parameters=method.described())
+    if document["support"] is not None:
+        support = reader.data(document["support"])
+        if document["prepared"] is not None:
+            prepared = reader.prepared(document["prepared"]).to(method.torch_device)
+        else:
+            prepared = method.base.prepared_for(method)
+        method.n_features_in_ = support.shape[1]
+        method._take(support, prepared)
+    return method

@@ -1,0 +1,110 @@
+"""Parameters of methods: declared as annotated attributes, checked, written as text.
+
+A class under `Parameters` is made a dataclass by itself, so that an author declares a parameter by
+writing it down once. As text, parameters are the key of a result and what a fitted base remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from inspect import get_annotations
+from typing import Any, dataclass_transform
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from fewview.ground._errors import FewviewError
+
+# Parameters that say where and from what, not how: no part of a key, and not saved with a model.
+NOT_IN_KEY = ("base", "device", "max_memory")
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+class Parameters(BaseEstimator):  # type: ignore[misc]
+    """Makes a dataclass of every class under it: annotated attributes are its parameters.
+
+    A value without annotation, where a class above has the parameter, is its new default.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = get_annotations(cls)
+        above: tuple[Field[Any], ...] = fields(cls) if is_dataclass(cls) else ()
+        changed = {f.name: f.type for f in above if f.name in vars(cls) and f.name not in own}
+        cls.__annotations__ = {**changed, **own}
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    def resolved_parameters(self) -> dict[str, Any]:
+        """Parameters by name; a class in which some follow from others fills those in."""
+        return dict(self.get_params(deep=False))
+
+    def described(self) -> dict[str, str]:
+        """All resolved parameters that change results, as text, in sorted order.
+
+        Example:
+            >>> from fewview import Proto
+            >>> Proto(padding="zero").described()["padding"]
+            'zero'
+        """
+        return _described(self.resolved_parameters())
+
+    def key(self) -> str:
+        """`described` as one text.
+
+        Example:
+            >>> from fewview import Proto
+            >>> Proto().key()
+            'dtype=float32,padding=episode,random_state=0,scaling=scale'
+        """
+        return _joined(self.described())
+
+    def check_types(self) -> None:
+        """Check that parameters declared as numbers or truth values are that, and finite."""
+        for item in fields(self):
+            kinds = [kind.strip() for kind in str(item.type).split("|")]
+            value = getattr(self, item.name)
+            if set(kinds) <= {"int", "float", "bool", "None"} and not (
+                value is None and "None" in kinds
+            ):
+                _check_number(item.name, value, kinds)
+
+
+def _described(values: dict[str, Any]) -> dict[str, str]:
+    return {name: _text(values[name]) for name in sorted(values) if name not in NOT_IN_KEY}
+
+
+def _joined(texts: dict[str, str]) -> str:
+    return ",".join(f"{name}={text}" for name, text in texts.items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Parameters):
+        # As given, not resolved: so it was written from the first version on.
+        return f"{type(value).__name__}({_joined(_described(value.get_params(deep=False)))})"
+    if isinstance(value, BaseEstimator):
+        return " ".join(repr(value).split())
+    if isinstance(value, tuple):
+        return "+".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _check_number(name: str, value: Any, kinds: list[str]) -> None:
+    if "bool" in kinds:
+        right, wanted = isinstance(value, (bool, np.bool_)), "true or false"
+    elif "float" in kinds:
+        number = isinstance(value, (int, float, np.integer, np.floating))
+        right = number and not isinstance(value, bool) and bool(np.isfinite(value))
+        wanted = "a finite number"
+    else:
+        right = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        wanted = "a whole number"
+    if not right:
+        raise FewviewError(f"{name} is {value!r}; it must be {wanted}")
+
+
+def choose(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    """Raise an error that lists the allowed values unless `value` is one of them."""
+    options = tuple(allowed)
+    if value not in options:
+        raise FewviewError(f"{name} is {value!r}; it must be one of {', '.join(map(str, options))}")
