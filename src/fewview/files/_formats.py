@@ -31,7 +31,6 @@ from pathlib import Path
 from fewview.files._annotated import read_h5ad, read_h5mu, write_h5ad, write_h5mu
 from fewview.files._file_contents import Contents, Tables
 from fewview.files._folders import read_folder, write_folder
-from fewview.files._limits import naming
 from fewview.files._matlab import read_matlab, write_matlab
 from fewview.files._npz import read_npz, write_npz
 from fewview.files._tables import TABLES
@@ -59,41 +58,39 @@ FORMATS = tuple(_WRITERS)
 
 
 def read_contents(path: Path, labels: str | None = None) -> Contents | Tables:
-    """Read a file, or a folder with one table per view; see `MultiViewData.read`."""
+    """Read a file, or a folder of tables; `MultiViewData.read` puts its name into messages."""
     suffix = path.suffix.lower()
-    with naming(path):
-        if path.is_dir():
-            return read_folder(path, labels)
-        if not path.exists():
-            raise FewviewError("no such file or folder; check the path")
-        if not path.is_file():
-            raise FewviewError("is neither a file nor a folder")
-        if suffix in _READERS:
-            return _READERS[suffix](path, labels)
-        if suffix in TABLES:
-            raise FewviewError(
-                "one table is one view; give the folder that holds a table for every view"
-            )
-        raise FewviewError(_unsupported(suffix))
+    if path.is_dir():
+        return read_folder(path, labels)
+    if not path.exists():
+        raise FewviewError("no such file or folder; check the path")
+    if not path.is_file():
+        raise FewviewError("is neither a file nor a folder")
+    if suffix in _READERS:
+        return _READERS[suffix](path, labels)
+    if suffix in TABLES:
+        raise FewviewError(
+            "one table is one view; give the folder that holds a table for every view"
+        )
+    raise FewviewError(_unsupported(suffix))
 
 
 def write_contents(contents: Contents, path: Path, format: str | None = None) -> None:
-    """Write a file, or a new folder with one table per view; see `MultiViewData.write`."""
+    """Write a file, or a new folder of tables; `MultiViewData.write` names it in messages."""
     suffix = path.suffix.lower()
-    with naming(path):
-        if format is None:
-            if suffix and suffix not in _READERS:
-                raise FewviewError(
-                    _unsupported(suffix)
-                    if suffix not in TABLES
-                    else f"name a folder and give format={suffix[1:]!r}; it gets a table per view"
-                )
-            format = suffix[1:] or "csv"
-        if format not in _WRITERS:
-            raise FewviewError(f"unknown format {format!r}; the formats are {', '.join(_WRITERS)}")
-        if f".{format}" in _READERS and suffix != f".{format}":
-            raise FewviewError(f"the name must end in .{format} for this format")
-        _WRITERS[format](contents, path)
+    if format is None:
+        if suffix and suffix not in _READERS:
+            raise FewviewError(
+                _unsupported(suffix)
+                if suffix not in TABLES
+                else f"name a folder and give format={suffix[1:]!r}; it gets a table per view"
+            )
+        format = suffix[1:] or "csv"
+    if format not in _WRITERS:
+        raise FewviewError(f"unknown format {format!r}; the formats are {', '.join(_WRITERS)}")
+    if f".{format}" in _READERS and suffix != f".{format}":
+        raise FewviewError(f"the name must end in .{format} for this format")
+    _WRITERS[format](contents, path)
 
 
 def _unsupported(suffix: str) -> str:

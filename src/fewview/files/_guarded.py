@@ -141,22 +141,17 @@ class _Reader:
     """The child process as seen from here; started when first asked."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._errors: IO[bytes] | None = None
-
-    @property
-    def process(self) -> subprocess.Popen[bytes] | None:
-        return self._process
 
     def ask(self, request: dict[str, Any], seconds: float, called: str) -> None:
         """Send one request and wait until its reply lies in its folder."""
         try:
-            if self._process is None or self._process.poll() is not None:
+            process = self.process
+            if process is None or process.poll() is not None:
                 self.stop()
-                self._start()
-            process = self._process
-            assert process is not None
+                process = self._start()
             assert process.stdin is not None
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -192,7 +187,7 @@ class _Reader:
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is not None:
             process.kill()
             process.wait()
@@ -204,26 +199,21 @@ class _Reader:
             self._errors.close()
             self._errors = None
 
-    def _start(self) -> None:
+    def _start(self) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
         self._lines = queue.Queue()
         # -P: modules are never taken from the current folder, which may hold the foreign files.
-        code = "from fewview.files._guarded import main; main()"
-        command = [sys.executable, "-P", "-c", code]
+        command = [sys.executable, "-P", "-c", "from fewview.files._guarded import main; main()"]
+        pipe = subprocess.PIPE
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=_environment(),
+            self.process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._errors, env=_environment()
             )
         except OSError as error:
             raise FewviewError(f"cannot start a process to read it ({error})") from None
-        assert self._process.stdout is not None
-        threading.Thread(
-            target=_forward, args=(self._process.stdout, self._lines), daemon=True
-        ).start()
+        forwarded = (self.process.stdout, self._lines)
+        threading.Thread(target=_forward, args=forwarded, daemon=True).start()
+        return self.process
 
     def _line(self, seconds: float) -> bytes | None:
         """Wait for a line of the child; empty when it ended, None when the time is over."""

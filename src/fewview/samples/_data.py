@@ -239,7 +239,8 @@ class MultiViewData:
         labels = None if self.labels is None else self.labels.tolist()
         ids = None if self.ids is None else self.ids.tolist()
         contents = Contents(self._views, labels, ids, self.columns, self.name)
-        write_contents(contents, Path(path), format)
+        with naming(Path(path)):
+            write_contents(contents, Path(path), format)
 
     @classmethod
     def concat(cls, parts: Iterable[MultiViewData]) -> MultiViewData:
