@@ -94,9 +94,6 @@ def test_there_are_files_in_every_room() -> None:
 # Files that have moved in and not yet settled.
 UNSETTLED = (
     "results/_stale.py",
-    "files/_annotated.py",
-    "files/_folders.py", "files/_formats.py", "files/_kinds.py", "files/_matlab.py",
-    "files/_npz.py", "files/_tables.py",
 )  # fmt: skip
 
 

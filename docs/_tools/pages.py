@@ -47,7 +47,6 @@ FURTHER_NAMES = (
     "fewview.numerics._tensor_draws.normal",
     "fewview.numerics._tensor_draws.streams",
     "fewview.numerics._tensor_draws.uniform",
-    "fewview.files._guarded.kept_reader",
 )
 
 

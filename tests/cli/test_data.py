@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fewview.cli._app import app
-from fewview.files._guarded import kept_reader
+from fewview.files import kept_reader
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -19,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fewview.files._formats import read, write
-from fewview.files._guarded import kept_reader
+from fewview.files import kept_reader
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
+
+read, write = MultiViewData.read, MultiViewData.write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:anndata"),
@@ -295,14 +297,30 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "text in X": ("del content['X']; content['X'] = [['a']] * 4", "/X holds text or references"),
     "rows": ("del content['X']; content['X'] = np.ones((3, 3))", "/X has 3 rows for 4 samples"),
     "unknown kind": ("content['X'].attrs['encoding-type'] = 'awkward-array'", "does not know"),
-    "code without category": ("content['obs/label/codes'][0] = 9", "code 9 for 3 categories"),
+    "code without category": (
+        "content['obs/label/codes'][0] = 9",
+        r"/obs/label cannot be read \(codes need to be between -1 and len"),
     "categories in a circle": (
         "del content['obs/label/categories']; "
         "content['obs/label/categories'] = content['obs/label']",
-        "/obs/label/categories is of a kind that fewview does not know"),
+        "/obs/label/categories leads in a circle"),
     "link to another file": (
         "del content['X']; content['X'] = h5py.ExternalLink('/etc/passwd', '/')",
         "/X is a link to somewhere else"),
+    "link to another file below": (
+        "del content['X/indices']; content['X/indices'] = h5py.ExternalLink('/etc/passwd', '/')",
+        "/X/indices is a link to somewhere else"),
+    "values in another file below": (
+        "del content['X/data']; "
+        "content['X'].create_dataset('data', (6,), 'f4', external=[('/etc/passwd', 0, 24)])",
+        "/X/data keeps its values in another file"),
+    "pointers beyond the arrays that end in nothing": (
+        "content['X/indptr'][:] = [0, 10**6, 10**6, 10**6, 0]; content['X/data'].resize((0,)); "
+        "content['X/indices'].resize((0,))",
+        "/X is not a valid sparse matrix"),
+    "a version of the future": (
+        "content['obs/label'].attrs['encoding-version'] = '9.9.9'",
+        "/obs/label is of a kind that fewview does not know"),
     "no obs": ("del content['obs']", "no group 'obs'"),
     "names of columns": (
         "del content['var/_index']; content['var/_index'] = ['a']", "names 1 columns, X has 3"),
@@ -411,6 +429,19 @@ def test_what_we_write_has_the_layout_that_mudata_writes(tmp_path: Path) -> None
     mine = layout(tmp_path / "a.h5mu")
     del mine["uns/fewview"]
     assert mine == layout(tmp_path / "b.h5mu")
+
+
+def test_without_the_extra(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(sample(), file)
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    for call in (
+        lambda: read(file),
+        lambda: write(sample(), tmp_path / "b.h5ad"),
+        lambda: write(sample("rna"), tmp_path / "b.h5mu"),
+    ):
+        with pytest.raises(FewviewError, match=r"anndata.*pip install 'fewview\[omics\]'"):
+            call()
+    assert [entry.name for entry in tmp_path.iterdir()] == [file.name]
 
 
 def test_equal_data_make_equal_files(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import anndata.io
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -24,12 +25,12 @@ import scipy.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fewview.files._annotated as anndata
 import fewview.files._tables as tables
-from fewview.files._formats import npz_keys, read, read_npz_column, write
-from fewview.files._guarded import kept_reader
+from fewview.files import kept_reader, npz_keys, read_npz_column
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
+
+read, write = MultiViewData.read, MultiViewData.write
 
 NAN = float("nan")
 FORMATS = ("npz", "mat", "h5ad", "h5mu", "csv", "parquet", "npy")
@@ -862,7 +863,7 @@ def test_interrupted_writing_leaves_nothing(
     elif format == "mat":
         monkeypatch.setattr(scipy.io, "savemat", fail)
     elif format in ("h5ad", "h5mu"):
-        monkeypatch.setattr(anndata, "_write_manifest", fail)
+        monkeypatch.setattr(anndata.io, "write_elem", fail)
     else:
         monkeypatch.setattr(pq, "write_table", fail)
     wanted = KeyboardInterrupt if stop is KeyboardInterrupt else FewviewError

@@ -14,10 +14,11 @@ import pytest
 import scipy.io
 
 import fewview.files._guarded as foreign
-from fewview.files._formats import read, write
 from fewview.files._limits import memory_limit, time_limit
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
+
+read, write = MultiViewData.read, MultiViewData.write
 
 
 @pytest.fixture
@@ -67,10 +68,19 @@ DEEDS: dict[str, tuple[str, str]] = {
     "return an object": ("return object()", "is not a readable MATLAB file"),
     "return objects": ("return {'views': np.array([None])}", "is not a readable MATLAB file"),
     "leave nonsense": (
-        "import fewview.files._guarded as f; f._pack = lambda *_: {'strange': 1}; return {}",
+        "import fewview.files._guarded as f; f._pack = lambda *_: {f._ARRAY: 1}; "
+        "return {'views': np.ones(1)}",
         "the reader left no usable result"),
     "refuse": ("raise FewviewError('holds nothing')", r"a\.mat: holds nothing"),
     "no torch": ("raise FewviewError(str('torch' in sys.modules))", r"a\.mat: False"),
+    "no samples": (
+        "raise FewviewError(str(sorted({name.split('.')[1] for name in sys.modules if "
+        "name.startswith('fewview.')})))", r"a\.mat: \['_version', 'files', 'ground'\]"),
+    "another version of a library": (
+        "np.sort([2, 1], strange=True)",
+        r"not the fault of the file.*TypeError.*unexpected keyword argument 'strange'.*upgrade"),
+    "a library that is not there": (
+        "import strange_parser", "not the fault of the file.*ModuleNotFoundError"),
     "no sklearn": ("raise FewviewError(str('sklearn' in sys.modules))", r"a\.mat: False"),
 }  # fmt: skip
 

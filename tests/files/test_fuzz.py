@@ -17,10 +17,11 @@ from types import ModuleType
 
 import pytest
 
-from fewview.files._formats import read
-from fewview.files._guarded import kept_reader
+from fewview.files import kept_reader
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
+
+read = MultiViewData.read
 
 ROOT = Path(__file__).resolve().parents[2]
 # Name -> bytes, compressed, as text: files that crash other programs are not left lying about.

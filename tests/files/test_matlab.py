@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.io.matlab import MatlabFunction
 
-from fewview.files._formats import read, write
-from fewview.files._guarded import kept_reader
+from fewview.files import kept_reader
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
+
+read, write = MultiViewData.read, MultiViewData.write
 
 Save = Callable[[Path, dict[str, Any]], None]
 

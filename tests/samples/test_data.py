@@ -15,7 +15,8 @@ from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.utils import _safe_indexing
 
 from fewview.ground._errors import FewviewError
-from fewview.samples._data import MultiViewData, encode_labels
+from fewview.samples._data import MultiViewData
+from fewview.samples._labels import encode_labels
 
 NAN = float("nan")
 LABELS: tuple[Any, ...] = (None, 0, 1, -5, "cat", "", "1", 2.5, True, ("a", 1), frozenset({3}))

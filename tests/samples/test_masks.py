@@ -15,13 +15,13 @@ from scipy.stats import chi2, chi2_contingency
 
 from fewview.samples import FewviewError, MissingRule, largest_rate
 from fewview.samples._masks import (
-    check_rate,
     draw_by_class,
     draw_patterns,
     draw_uniform,
     draw_view_rates,
     missing_count,
 )
+from fewview.samples._rates import check_rate
 
 SEEDS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4, unique=True).map(
     lambda values: np.array(values, dtype=np.uint64)

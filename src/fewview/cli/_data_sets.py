@@ -10,8 +10,8 @@ from fewview.cli._text import examples, print_table
 
 if TYPE_CHECKING:
     from fewview.datasets._spec import DatasetSpec
+    from fewview.samples._blocks import PartialRows as Rule
     from fewview.samples._data import MultiViewData
-    from fewview.samples._data import PartialRows as Rule
 
 app = typer.Typer(
     help="Look at data sets and files, convert them, download them.",

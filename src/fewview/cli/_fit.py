@@ -11,8 +11,8 @@ from fewview.cli._text import examples
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
+    from fewview.samples._blocks import PartialRows as Rule
     from fewview.samples._data import MultiViewData
-    from fewview.samples._data import PartialRows as Rule
 
 EPILOG = examples(
     "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",
@@ -96,7 +96,7 @@ def fit(
 
     from fewview.engine._fitted import usual_task
     from fewview.engine._registry import create
-    from fewview.samples._masks import check_rate
+    from fewview.samples._rates import check_rate
 
     check_writable(output)
     clf = create(method, device=device)

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from fewview.datasets._catalogue import data_folder, get_spec, names
 from fewview.datasets._loading import load
 from fewview.datasets._spec import DatasetSpec
-from fewview.files._formats import write
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
@@ -91,7 +90,7 @@ def fetch(
             f"{target.parent}: cannot create this folder ({error.strerror}); name another one with "
             "--data-dir or $FEWVIEW_DATA"
         ) from None
-    write(data, target)
+    data.write(target)
     return target
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fewview.datasets._catalogue import data_folder, get_spec, path_of
 from fewview.datasets._digits import make_digits
 from fewview.datasets._spec import DatasetSpec
-from fewview.files._formats import read, read_npz_column
+from fewview.files._npz import read_npz_column
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
@@ -112,7 +112,7 @@ def _load_file(name: str, path_text: str, modified: int, size: int) -> MultiView
 
 
 def _read_native(spec: DatasetSpec, path: Path) -> MultiViewData:
-    data = read(path)
+    data = MultiViewData.read(path)
     labels = data.labels
     if labels is not None and labels.dtype.kind not in "iu":
         # A file with names in `classes` is read with names as labels; class splits are numbers.
@@ -136,7 +136,7 @@ def _read_matlab(spec: DatasetSpec, path: Path) -> MultiViewData:
     The file may hold more views than the specification names: then those of the right widths are
     taken, in their order.
     """
-    data = read(path)
+    data = MultiViewData.read(path)
     if data.labels is None:
         raise FewviewError(f"{path}: no labels; expected a cell array X and labels gt")
     chosen: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """What is known about a data set before its file is opened: `DatasetSpec`.
 
 Sizes, the paper's setting, where the data come from and how to get them. One instance per set
-lives in `catalogue.py`; loaders check files against it and the command line prints it.
+stands in `data/catalogue.toml`; loaders check files against it and the command line prints it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DatasetSpec:
     name: str
     title: str
     views: tuple[tuple[str, int | None], ...]
-    n_samples: int | None
+    n_samples: int | None = None
     n_classes: int
     n_base: int
     n_novel: int

@@ -16,7 +16,8 @@ from fewview.engine._state import Prepared
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
-from fewview.samples._masks import MissingRule, largest_rate
+from fewview.samples._masks import MissingRule
+from fewview.samples._rates import largest_rate
 
 # Missing rate that automatic settings are chosen for where the base set is complete.
 USUAL_ETA = 0.3

@@ -25,7 +25,8 @@ from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
-from fewview.samples._masks import MissingRule, largest_rate
+from fewview.samples._masks import MissingRule
+from fewview.samples._rates import largest_rate
 from fewview.samples._scaling import fit_scaling
 
 FEWEST_CLASSES = 4

@@ -25,7 +25,8 @@ from fewview.evaluate._tuning import candidates, describe_tuning
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.results._cells import Cell
 from fewview.samples._data import MultiViewData
-from fewview.samples._masks import KINDS, MissingRule, check_rate
+from fewview.samples._masks import KINDS, MissingRule
+from fewview.samples._rates import check_rate
 
 PROTOCOLS = ("splits", "paper")
 OWN_GAPS = "lacks views of its own"

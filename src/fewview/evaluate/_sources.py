@@ -191,7 +191,7 @@ def _own(
 
 def _split_in_file(path: Path, data: MultiViewData) -> ClassSplit | None:
     """Read the optional column `split` (base, val or novel per row) of an `.npz` file."""
-    from fewview.files._formats import npz_keys, read_npz_column
+    from fewview.files._npz import npz_keys, read_npz_column
 
     if path.suffix.lower() != ".npz" or "split" not in npz_keys(path) or data.labels is None:
         return None

@@ -12,13 +12,14 @@ import importlib
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from pathlib import Path
@@ -26,68 +27,81 @@ from typing import IO, Any
 
 import numpy as np
 
+from fewview.files._file_contents import Contents
 from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large
 from fewview.files._npz import read_npy
 from fewview.ground._errors import FewviewError, FewviewWarning
 
-# What the child may call: kind of file -> module, function, and how messages call such a file.
-_READERS = {
-    "mat": ("fewview.files._matlab", "load_matlab", "MATLAB"),
-    "h5ad": ("fewview.files._annotated", "load_h5ad", "AnnData"),
-    "h5mu": ("fewview.files._annotated", "load_h5mu", "MuData"),
-    "parquet": ("fewview.files._tables", "load_parquet", "parquet"),
-}
 _START_SECONDS = 120.0  # to start Python and import a parser, on a busy machine
 _END_SECONDS = 10.0  # for a process that hung up to be gone
 _REPLY = "reply.json"
+_ARRAY, _DATE = "\0array", "\0date"  # keys that no name in a file can have
+_NO_MEMORY = "memory allocation failed|unable to allocate"
+# What Python says of a call that fits no signature, or of a module that lacks a name: the fault of
+# a library of another version (or ours), never that of a file.
+_NOT_THE_FILE = r"unexpected keyword argument|positional argument|^module '\S+' has no attribute"
 
 
-def load(kind: str, paths: Sequence[Path], **options: Any) -> Any:
-    """Read files of one kind in a child process.
+def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **options: Any) -> Any:
+    """Read files in a child process; limits follow from the sum of their sizes.
 
     Args:
-        kind: "mat", "h5ad", "h5mu" or "parquet".
-        paths: the files; limits follow from the sum of their sizes.
+        reader: a function at the top of a module that has `import_parsers(paths)` as well. It is
+            called there with the paths, `memory` in bytes and the options, and gives dicts, lists,
+            plain values and arrays of numbers.
+        called: how messages call such a file.
+        paths: the files.
         options: plain values for the reader.
-
-    Returns:
-        What the reader gives: dicts, lists, plain values, arrays of numbers.
     """
     size = sum(path.stat().st_size for path in paths)
     memory, seconds = memory_limit(size), time_limit(size)
     request = {
-        "kind": kind,
+        "module": reader.__module__,
+        "function": reader.__name__,
+        "called": called,
         "paths": [os.fspath(path.resolve()) for path in paths],
         "options": options,
         "memory": memory,
         "seconds": seconds,
     }
-    with tempfile.TemporaryDirectory(prefix="fewview-") as name, _reader() as reader:
+    with tempfile.TemporaryDirectory(prefix="fewview-") as name, _reader() as process:
         folder = Path(name)
-        reader.ask({**request, "folder": name}, seconds, _READERS[kind][2])
+        process.ask({**request, "folder": name}, seconds, called)
         try:
-            reply = json.loads((folder / _REPLY).read_bytes())
-        except (OSError, ValueError, RecursionError, MemoryError) as error:
-            raise FewviewError(f"the reader left no result ({error})") from None
-        for message in reply.get("warnings", ()):
-            warnings.warn(message, FewviewWarning, stacklevel=4)
-        if "error" in reply:
-            raise FewviewError(reply["error"])
-        if "memory" in reply:
-            raise FewviewError(too_large(memory))
-        try:
-            return _unpack(reply["content"], folder)
-        except (KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+            text = (folder / _REPLY).read_bytes()
+            reply = json.loads(text, object_hook=lambda value: _unpack(value, folder))
+            if "memory" in reply:
+                raise FewviewError(too_large(memory))
+            if "error" in reply:
+                raise FewviewError(reply["error"])
+            told, content = reply["warnings"], reply["content"]
+        except FewviewError:
+            raise
+        except (KeyError, TypeError, OSError, ValueError, RecursionError, MemoryError) as error:
             # A child whose memory was damaged may write anything.
             raise FewviewError(f"the reader left no usable result ({error!r})") from None
+    for message in told:
+        warnings.warn(message, FewviewWarning, stacklevel=4)
+    return content
+
+
+def load_contents(
+    reader: Callable[..., Any], called: str, path: Path, labels: str | None
+) -> Contents:
+    """Read one file of a whole data set in a child process; see `load`."""
+    found = load(reader, called, [path], labels=labels)
+    try:
+        return Contents(**found, name=path.stem)
+    except TypeError as error:
+        raise FewviewError(f"the reader left no usable result ({error!r})") from None
 
 
 @contextmanager
 def kept_reader() -> Iterator[None]:
     """Use one child process for all foreign files read inside the block.
 
-    By default every file gets a process of its own, which takes about half a second to start. A
-    process that crashed or was stopped is replaced.
+    By default every file gets a process of its own, which takes from half a second (MATLAB) to two
+    seconds (AnnData) to start. A process that crashed or was stopped is replaced.
 
     Example:
         >>> with kept_reader():
@@ -95,18 +109,15 @@ def kept_reader() -> Iterator[None]:
     """
     global _kept
     with _lock:
-        if _kept is not None:
-            outer = True
-        else:
-            outer, _kept = False, _Reader()
+        mine = _Reader() if _kept is None else None  # else a block around this one has it
+        _kept = _kept or mine
     try:
         yield
     finally:
-        if not outer:
+        if mine is not None:
             with _lock:
-                kept, _kept = _kept, None
-            if kept is not None:
-                kept.stop()
+                _kept = None
+            mine.stop()
 
 
 _lock = threading.RLock()
@@ -130,22 +141,17 @@ class _Reader:
     """The child process as seen from here; started when first asked."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._errors: IO[bytes] | None = None
-
-    @property
-    def process(self) -> subprocess.Popen[bytes] | None:
-        return self._process
 
     def ask(self, request: dict[str, Any], seconds: float, called: str) -> None:
         """Send one request and wait until its reply lies in its folder."""
         try:
-            if self._process is None or self._process.poll() is not None:
+            process = self.process
+            if process is None or process.poll() is not None:
                 self.stop()
-                self._start()
-            process = self._process
-            assert process is not None
+                process = self._start()
             assert process.stdin is not None
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -181,7 +187,7 @@ class _Reader:
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is not None:
             process.kill()
             process.wait()
@@ -193,26 +199,21 @@ class _Reader:
             self._errors.close()
             self._errors = None
 
-    def _start(self) -> None:
+    def _start(self) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
         self._lines = queue.Queue()
         # -P: modules are never taken from the current folder, which may hold the foreign files.
-        code = "from fewview.files._guarded import main; main()"
-        command = [sys.executable, "-P", "-c", code]
+        command = [sys.executable, "-P", "-c", "from fewview.files._guarded import main; main()"]
+        pipe = subprocess.PIPE
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=_environment(),
+            self.process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._errors, env=_environment()
             )
         except OSError as error:
             raise FewviewError(f"cannot start a process to read it ({error})") from None
-        assert self._process.stdout is not None
-        threading.Thread(
-            target=_forward, args=(self._process.stdout, self._lines), daemon=True
-        ).start()
+        forwarded = (self.process.stdout, self._lines)
+        threading.Thread(target=_forward, args=forwarded, daemon=True).start()
+        return self.process
 
     def _line(self, seconds: float) -> bytes | None:
         """Wait for a line of the child; empty when it ended, None when the time is over."""
@@ -257,45 +258,29 @@ def _environment() -> dict[str, str]:
 # ------------------------------------------------------------------ what crosses the border
 
 
-def _pack(value: Any, folder: Path, count: list[int]) -> Any:
-    """Write arrays into the folder and turn the rest into JSON that `_unpack` understands."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "fiub":
-            raise TypeError(f"array of {value.dtype}")
-        count[0] += 1
-        with (folder / f"{count[0]}.npy").open("wb") as stream:
+def _pack(value: Any, folder: Path) -> Any:
+    """Put an array into the folder, or say what JSON does not know, for `_unpack`."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        number = len(list(folder.iterdir()))
+        with (folder / f"{number}.npy").open("xb") as stream:
             np.lib.format.write_array(stream, value, allow_pickle=False)
-        return {"array": count[0]}
-    if isinstance(value, dict):
-        return {"dict": [[key, _pack(item, folder, count)] for key, item in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return [_pack(item, folder, count) for item in value]
+        return {_ARRAY: number}
     if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, datetime):
-        return {"datetime": value.isoformat()}
-    if isinstance(value, date):
-        return {"date": value.isoformat()}
+        return value.item()
+    if isinstance(value, (date, datetime)):
+        return {_DATE: value.isoformat()}
     raise TypeError(f"a {type(value).__name__}")
 
 
-def _unpack(value: Any, folder: Path) -> Any:
-    if isinstance(value, list):
-        return [_unpack(item, folder) for item in value]
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind == "dict":
-        return {key: _unpack(item, folder) for key, item in content}
-    if kind == "array":
-        file = folder / f"{int(content)}.npy"
+def _unpack(value: dict[str, Any], folder: Path) -> Any:
+    if isinstance(value.get(_ARRAY), int):
+        file = folder / f"{value[_ARRAY]}.npy"
         with file.open("rb") as stream:
             return read_npy(stream, file.stat().st_size)
-    if kind == "datetime":
-        return datetime.fromisoformat(content)
-    return date.fromisoformat(content)
+    if isinstance(value.get(_DATE), str):
+        text = value[_DATE]
+        return datetime.fromisoformat(text) if "T" in text else date.fromisoformat(text)
+    return value
 
 
 # ------------------------------------------------------------------ the child
@@ -307,43 +292,50 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints must not look like a reply
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        module, function, called = _READERS[request["kind"]]
-        home = importlib.import_module(module)
+        home = importlib.import_module(request["module"])
         home.import_parsers([Path(path) for path in request["paths"]])
-        reader = getattr(home, function)
+        reader = getattr(home, request["function"])
         replies.write(b"ready\n")
         replies.flush()
         folder = Path(request["folder"])
         with _limits(request["memory"], request["seconds"]):
-            reply = _answer(reader, called, request, folder)
-        (folder / _REPLY).write_text(json.dumps(reply), encoding="ascii")
+            reply = _answer(reader, request, folder)
+        (folder / _REPLY).write_text(reply, encoding="ascii")
         replies.write(b"done\n")
         replies.flush()
 
 
-def _answer(reader: Any, called: str, request: dict[str, Any], folder: Path) -> dict[str, Any]:
-    paths = [Path(path) for path in request["paths"]]
+def _answer(reader: Any, request: dict[str, Any], folder: Path) -> str:
+    """Read, and give the reply as JSON: content and warnings, an error, or too little memory."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", FewviewWarning)
+            paths = [Path(path) for path in request["paths"]]
             content = reader(paths, memory=request["memory"], **request["options"])
-        reply = {"content": _pack(content, folder, [0])}
-        told = [str(entry.message) for entry in caught]
-        json.dumps(reply)
-        return {**reply, "warnings": told}
-    except FewviewError as error:
+        reply = {"content": content, "warnings": [str(entry.message) for entry in caught]}
+        return json.dumps(reply, default=lambda value: _pack(value, folder))
+    except Exception as error:
+        return json.dumps(_fault(error, request["called"]))
+
+
+def _fault(error: Exception, called: str) -> dict[str, Any]:
+    """Say whose fault an error is; parsers fail on foreign bytes in any way they like."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, FewviewError):
         return {"error": str(error)}
-    except MemoryError:
+    if isinstance(error, MemoryError) or re.search(_NO_MEMORY, reason, re.IGNORECASE):
         return {"memory": True}
-    except Exception as error:  # parsers fail on foreign bytes in any way they like
-        reason = " ".join(str(error).split()) or type(error).__name__
-        if "memory allocation failed" in reason or "unable to allocate" in reason.lower():
-            return {"memory": True}
+    if isinstance(error, (ImportError, NameError)) or re.search(_NOT_THE_FILE, reason):
         return {
-            "error": f"is not a readable {called} file, or is damaged or cut short "
-            f"({reason[:200]}); get it again"
+            "error": f"cannot be read here, which is not the fault of the file: the reader of "
+            f"{called} files fails with {type(error).__name__} ({reason[:200]}); update the "
+            "libraries that fewview needs: pip install --upgrade fewview"
         }
+    return {
+        "error": f"is not a readable {called} file, or is damaged or cut short ({reason[:200]}); "
+        "get it again"
+    }
 
 
 @contextmanager

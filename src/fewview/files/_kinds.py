@@ -1,6 +1,7 @@
 """Ids and labels as plain values: how those that are numbers or text go into a file and come back.
 
 Every format writes with these, so that a label is the same label whatever file it went through.
+`Note` is what files of fewview add where a format cannot say it.
 """
 
 from __future__ import annotations
@@ -8,17 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.files._file_contents import Contents
 from fewview.ground._errors import FewviewError
 
-if TYPE_CHECKING:
-    from fewview.samples._data import MultiViewData
-
 KINDS = ("int", "float", "bool", "str", "json")
+# What a text that is of another kind than expected makes `from_text` raise.
+UNFIT = (ValueError, TypeError, RecursionError)
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def kind_of(values: Iterable[Any], what: str) -> str:
@@ -50,6 +53,11 @@ def kind_of(values: Iterable[Any], what: str) -> str:
     return next(iter(kinds)).__name__ if kinds else "str"
 
 
+def label_kind(labels: Iterable[Any]) -> str:
+    """Say how labels can be stored, see `kind_of`; unknown ones do not count."""
+    return kind_of((label for label in labels if label is not None), "label")
+
+
 def to_text(kind: str, value: Any) -> str:
     """Write one id or label as text that `from_text` reads."""
     if kind == "json" or kind == "bool":
@@ -58,7 +66,7 @@ def to_text(kind: str, value: Any) -> str:
 
 
 def from_text(kind: str, text: str) -> Hashable:
-    """Undo `to_text`; ValueError where the text is not of that kind."""
+    """Undo `to_text`; one of `UNFIT` where the text is not of that kind."""
     if kind == "str":
         return text
     if kind in ("json", "bool"):
@@ -77,9 +85,6 @@ def to_array(kind: str, values: Sequence[Any]) -> NDArray[Any]:
     return np.array(values, dtype=dtypes.get(kind, np.str_))
 
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-
-
 def infer(texts: Iterable[str | None]) -> Callable[[str], Hashable]:
     """Read texts as integers where all are written like one, else as they are."""
     known = [text for text in texts if text is not None]
@@ -88,27 +93,77 @@ def infer(texts: Iterable[str | None]) -> Callable[[str], Hashable]:
     return str
 
 
-def code_labels(data: MultiViewData) -> tuple[str, NDArray[np.int64], list[Any]]:
-    """Number the labels of data for a file.
+def code_labels(labels: Sequence[Any]) -> tuple[str, NDArray[np.int64], list[Any] | None]:
+    """Number labels for a file.
 
     Returns:
         kind: how they can be stored, see `kind_of`.
-        codes: int64 [n_samples], positions in the classes, -1 where the label is unknown.
-        classes: the different labels. Those of mixed kinds are told apart by what is written, so
-            that 1, 1.0 and True stay what they are.
-
-    Example:
-        >>> from fewview.samples._data import MultiViewData
-        >>> kind, codes, classes = code_labels(MultiViewData([[[1.0], [2.0]]], ["b", None]))
-        >>> kind, codes.tolist(), classes
-        ('str', [0, -1], ['b'])
+        codes: int64, positions in the classes, -1 where the label is unknown; the labels
+            themselves where all are known integers.
+        classes: the different labels, in order; None where the codes say it all. Those of mixed
+            kinds are told apart by what is written, so that 1, 1.0 and True stay what they are.
     """
-    labels = [] if data.labels is None else data.labels.tolist()
-    kind = kind_of((label for label in labels if label is not None), "label")
-    if kind != "json":
-        return kind, data.codes, data.classes.tolist()
-    texts = [None if label is None else json.dumps(label) for label in labels]
-    unique = dict.fromkeys([None, *texts])
-    place = {text: index - 1 for index, text in enumerate(unique)}
-    codes = np.array([place[text] for text in texts], dtype=np.int64)
-    return kind, codes, [json.loads(text) for text in unique if text is not None]
+    kind = label_kind(labels)
+    if kind == "int" and None not in labels:
+        return kind, np.array(labels, dtype=np.int64), None
+    written = [None if x is None else json.dumps(x) for x in labels] if kind == "json" else labels
+    known = dict.fromkeys(label for label in written if label is not None)
+    classes = list(known) if kind == "json" else sorted(known)
+    place = {label: index for index, label in enumerate(classes)} | {None: -1}
+    codes = np.array([place[label] for label in written], dtype=np.int64)
+    return kind, codes, [json.loads(text) for text in classes] if kind == "json" else classes
+
+
+@dataclass(frozen=True)
+class Note:
+    """What fewview notes in a file beside the data: views in order, kinds of ids and labels.
+
+    Every view has a `name`, its `dtype` and its `columns`; ids are of kind "none" where samples
+    have no names.
+    """
+
+    views: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ids: str | None = None
+    labels: str | None = None
+
+    @classmethod
+    def of(cls, contents: Contents) -> Note:
+        """Note what is to be written."""
+        columns = {view: list(names) for view, names in contents.columns.items()}
+        views = {
+            view: {"name": view, "dtype": block.dtype.name, "columns": columns.get(view)}
+            for view, block in contents.views.items()
+        }
+        ids = "none" if contents.ids is None else kind_of(contents.ids, "id")
+        return cls(views, ids, None if contents.labels is None else label_kind(contents.labels))
+
+    def write(self, indent: int | None = None) -> str:
+        """Write the note as JSON."""
+        content = {"version": 1, "views": [*self.views.values()], "ids": self.ids}
+        return json.dumps({**content, "labels": self.labels}, indent=indent)
+
+    @classmethod
+    def read(cls, text: str, called: str, advice: str) -> Note:
+        """Understand what `write` wrote, or say that `called` is damaged and what to do."""
+        try:
+            content = json.loads(text)
+            views = {view["name"]: dict(view) for view in content["views"]}
+            note = cls(views, content["ids"], content["labels"])
+            valid = (
+                content["version"] == 1
+                and note.ids in (*KINDS, "none")
+                and note.labels in (*KINDS, None)
+                and are_texts(list(views))
+                and all(view.get("dtype", "float32").startswith("float") for view in views.values())
+                and all(are_texts(view["columns"] or []) for view in views.values())
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            valid = False
+        if not valid:
+            raise FewviewError(f"{called} is damaged or from another version of fewview; {advice}")
+        return note
+
+
+def are_texts(values: Any) -> bool:
+    """Say whether this is a list of texts."""
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)

@@ -11,6 +11,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fewview.ground._errors import FewviewError
 
@@ -21,15 +25,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the name of the file in front of messages, and let nothing but FewviewError out.
-
-    Example:
-        >>> with naming(Path("pets.npz")):
-        ...     raise FewviewError("no labels")
-        Traceback (most recent call last):
-        ...
-        fewview.FewviewError: pets.npz: no labels
-    """
+    """Put the name of the file in front of messages, and let nothing but FewviewError out."""
     try:
         yield
     except FewviewError as error:
@@ -49,10 +45,6 @@ def memory_limit(size: int) -> int:
 
     2 GiB and 32 times the size of the file, which leaves room for compressed and sparse data;
     `$FEWVIEW_READ_MEMORY` (such as `16G`) takes its place.
-
-    Example:
-        >>> memory_limit(2**20) // 2**20
-        2080
     """
     text = os.environ.get(MEMORY, "")
     if not text:
@@ -70,10 +62,6 @@ def time_limit(size: int) -> float:
     """Say how many seconds the reading of a file of `size` bytes may take.
 
     Half a minute and a second for every 2 MiB; `$FEWVIEW_READ_SECONDS` takes its place.
-
-    Example:
-        >>> time_limit(2**22)
-        32.0
     """
     text = os.environ.get(SECONDS, "")
     if not text:
@@ -88,13 +76,41 @@ def time_limit(size: int) -> float:
 
 
 def too_large(limit: int) -> str:
-    """Write the message for a file that needs more memory than it may take.
-
-    Example:
-        >>> too_large(2**31)
-        'needs more than 2.0 GiB of memory, the limit for a file of its size; it is damaged, or ...
-    """
+    """Write the message for a file that needs more memory than it may take."""
     return (
         f"needs more than {limit / 2**30:.1f} GiB of memory, the limit for a file of its size; it "
         f"is damaged, or if you trust it set {MEMORY} to more, such as {MEMORY}=64G"
     )
+
+
+def dense_matrix(where: str, matrix: Any, memory: int) -> NDArray[Any]:
+    """Fill a CSR or CSC matrix of scipy, as a file has it, into a dense one after checking it.
+
+    scipy's own check lets pointers through that lead out of the arrays, where they are unsigned or
+    where the last one is zero.
+    """
+    data, indices, pointers = matrix.data, matrix.indices, matrix.indptr
+    major, minor = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+    valid = (
+        data.ndim == indices.ndim == pointers.ndim == 1
+        and indices.dtype.kind in "iu"
+        and pointers.dtype.kind in "iu"
+        and len(pointers) == major + 1
+        and len(indices) == len(data) == pointers[-1]
+        and pointers[0] == 0
+        and bool((pointers[1:] >= pointers[:-1]).all())
+        and (len(indices) == 0 or (int(indices.min()) >= 0 and int(indices.max()) < minor))
+    )
+    if not valid:
+        raise FewviewError(f"{where} is not a valid sparse matrix; the file is damaged")
+    if data.dtype.kind not in "fiub":
+        raise FewviewError(f"{where} holds {data.dtype} values; it must hold numbers")
+    # scipy knows no half precision.
+    narrow = {"b": np.uint8, "f": np.float32}.get(data.dtype.kind)
+    dtype = np.dtype(narrow) if narrow is not None and data.dtype.itemsize < 4 else data.dtype
+    if major * minor * dtype.itemsize > memory:
+        raise MemoryError
+    native = data.astype(dtype.newbyteorder("="))
+    parts = (native, indices.astype(np.int64), pointers.astype(np.int64))
+    out: NDArray[Any] = type(matrix)(parts, shape=matrix.shape).toarray()
+    return out

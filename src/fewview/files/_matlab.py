@@ -31,32 +31,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import fewview.files._guarded as foreign
-import fewview.files._hdf5 as hdf5
-from fewview.files._annotated import dense_matrix
-from fewview.files._kinds import code_labels, kind_of
+from fewview.files._file_contents import Contents
+from fewview.files._guarded import load_contents
+from fewview.files._hdf5 import Node, opened
+from fewview.files._kinds import are_texts, code_labels, kind_of
+from fewview.files._limits import dense_matrix
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._whole_files import replacing
-from fewview.samples._data import MultiViewData, PartialRows
 
 LABELS = ("Y", "y", "gt", "truelabel", "labels", "label", "gnd", "truth")
 CELLS = "X"
 VIEW_NAMES = "view_names"
-MANIFEST = "fewview"
+NOTE = "fewview"
 
 
-def read_matlab(
-    path: Path, partial_rows: PartialRows = "error", labels: str | None = None
-) -> MultiViewData:
-    """Read a `.mat` file, in a child process.
-
-    Args:
-        path: the file.
-        partial_rows: see `MultiViewData`.
-        labels: the variable with the labels; by default the first of `LABELS` that can be.
-    """
-    content = foreign.load("mat", [path], labels=labels)
-    return MultiViewData(**content, partial_rows=partial_rows, name=path.stem)
+def read_matlab(path: Path, labels: str | None) -> Contents:
+    """Read a `.mat` file in a child process; `labels` is the variable that holds them."""
+    return load_contents(load_matlab, "MATLAB", path, labels)
 
 
 # ------------------------------------------------------------------ reading, in the child process
@@ -75,6 +66,8 @@ _Value = Any
 
 def import_parsers(paths: Sequence[Path]) -> None:
     """Import what reading needs, before limits hold (in the child process)."""
+    import scipy.sparse
+
     if _is_hdf5(paths[0]):
         import h5py  # noqa: F401
     else:
@@ -82,12 +75,12 @@ def import_parsers(paths: Sequence[Path]) -> None:
 
 
 def load_matlab(paths: Sequence[Path], memory: int, labels: str | None) -> dict[str, Any]:
-    """Read a `.mat` file (in the child process) into the arguments of `MultiViewData`."""
+    """Read a `.mat` file (in the child process) into the fields of `Contents`."""
     path = paths[0]
     variables = _variables_of_hdf5(path, memory) if _is_hdf5(path) else _variables(path, memory)
     if not variables:
         raise FewviewError("holds no variables")
-    if isinstance(variables.get(MANIFEST), str):
+    if isinstance(variables.get(NOTE), str):
         return _as_written(variables, labels)
     label_name, found = _find_labels(variables, labels)
     views = _find_views(variables, label_name, None if found is None else len(found))
@@ -105,16 +98,11 @@ def _is_hdf5(path: Path) -> bool:
 
 def _variables(path: Path, memory: int) -> dict[str, _Value]:
     from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
 
     try:
-        content = loadmat(path, spmatrix=False)
+        content = loadmat(path)
     except NotImplementedError:
         raise FewviewError("is a damaged MATLAB v7.3 file; get it again") from None
-    except (MatReadError, ValueError, TypeError) as error:
-        raise FewviewError(
-            f"is not a readable MATLAB file, or is damaged or cut short ({error}); get it again"
-        ) from None
     return {
         name: _value(item, memory) for name, item in content.items() if not name.startswith("__")
     }
@@ -128,11 +116,9 @@ def _value(item: Any, memory: int, depth: int = 0) -> _Value:
     if isinstance(item, (MatlabObject, MatlabOpaque)):
         return _Refused("an object")
     if hasattr(item, "tocsc"):
-        sparse = item.tocsc(copy=False)
-        if sparse.dtype.kind not in "fiub":
+        if item.dtype.kind not in "fiub":
             return _Refused("complex numbers")
-        parts = (sparse.data, sparse.indices, sparse.indptr)
-        return dense_matrix("a sparse matrix", sparse.shape, *parts, by_rows=False, memory=memory)
+        return dense_matrix("a sparse matrix", item.tocsc(copy=False), memory)
     if not isinstance(item, np.ndarray):
         return _Refused(f"a {type(item).__name__}")
     if item.dtype.names is not None:
@@ -153,76 +139,76 @@ def _value(item: Any, memory: int, depth: int = 0) -> _Value:
 
 
 def _variables_of_hdf5(path: Path, memory: int) -> dict[str, _Value]:
-    with hdf5.opened(path) as file:
-        return {
-            name: _hdf5_value(file, hdf5.member(file, name), memory)
-            for name in file
-            if not name.startswith("#")
-        }
+    with opened(path, memory) as file:
+        names = [name for name in file.names() if not name.startswith("#")]
+        return {name: _hdf5_value(file, file.member(name)) for name in names}
 
 
-def _hdf5_value(file: Any, item: Any, memory: int, depth: int = 0) -> _Value:
-    import h5py
-
-    kind = hdf5.attribute(item, "MATLAB_class")
+def _hdf5_value(file: Node, node: Node | None, depth: int = 0) -> _Value:
+    assert node is not None  # its name was listed
+    item, kind = node.item, node.attribute("MATLAB_class")
     if "MATLAB_sparse" in item.attrs:
-        return _hdf5_sparse(item, memory)
+        return _hdf5_sparse(node)
     if "MATLAB_object_decode" in item.attrs or kind == "function_handle":
         return _Refused("a function handle" if kind == "function_handle" else "an object")
-    if hdf5.is_group(item):
+    if node.is_group:
         return _Refused("a struct" if kind in ("struct", None) else f"a {kind}")
     if item.attrs.get("MATLAB_empty"):
-        lengths = [int(length) for length in hdf5.numbers(item, memory, 1)]
+        lengths = [int(length) for length in node.numbers(1)]
         if kind == "char":
             return ""
         if kind == "cell":
             return []
         if min(lengths, default=0) < 0 or 0 not in lengths:
-            raise FewviewError(f"{item.name} is empty, but has the shape {lengths}")
+            raise FewviewError(f"{node.name} is empty, but has the shape {lengths}")
         return np.empty(lengths)
     if kind == "cell":
         if depth > 1:
             return _Refused("a cell array in a cell array in a cell array")
-        if h5py.check_ref_dtype(item.dtype) is not h5py.Reference:
-            raise FewviewError(f"{item.name} is a cell array without cells; the file is damaged")
-        if item.size * 16 > memory:
-            raise MemoryError
-        hdf5.check(item, memory, None)
-        # HDF5 is stored the other way round, so that its order is MATLAB's.
-        cells = []
-        for reference in np.ravel(item[()]):
-            if not reference:
-                raise FewviewError(
-                    f"{item.name} has a cell that points nowhere; get the file again"
-                )
-            cells.append(_hdf5_value(file, file[reference], memory, depth + 1))
-        return cells
+        return _hdf5_cells(file, node, depth)
     if item.dtype.kind not in "fiub":
         return _Refused("complex numbers" if item.dtype.names else f"{item.dtype} values")
-    array = hdf5.numbers(item, memory).T
+    array = node.numbers().T
     if kind == "char":
         if array.dtype.kind != "u" or array.ndim != 2:
-            raise FewviewError(f"{item.name} is not valid text; the file is damaged")
+            raise FewviewError(f"{node.name} is not valid text; the file is damaged")
         lines = [_utf16(line) for line in array]
         return lines[0] if len(lines) == 1 else [line.rstrip() for line in lines]
     return array
+
+
+def _hdf5_cells(file: Node, node: Node, depth: int) -> list[_Value]:
+    import h5py
+
+    if h5py.check_ref_dtype(node.item.dtype) is not h5py.Reference:
+        raise FewviewError(f"{node.name} is a cell array without cells; the file is damaged")
+    node.check()
+    if node.item.size * 16 > node.memory:
+        raise MemoryError
+    cells = []
+    # HDF5 is stored the other way round, so that its order is MATLAB's.
+    for reference in np.ravel(node.item[()]):
+        if not reference:
+            raise FewviewError(f"{node.name} has a cell that points nowhere; get the file again")
+        cells.append(_hdf5_value(file, Node(file.item[reference], node.memory), depth + 1))
+    return cells
 
 
 def _utf16(signs: NDArray[Any]) -> str:
     return signs.astype("<u2").tobytes().decode("utf-16-le", "surrogatepass")
 
 
-def _hdf5_sparse(group: Any, memory: int) -> NDArray[Any]:
-    parts: dict[str, Any] = {}
-    for name in ("data", "ir", "jc"):
-        item = hdf5.member(group, name) if hdf5.is_group(group) else None
-        # MATLAB leaves out data and ir where all entries are zero.
-        parts[name] = np.empty(0, np.uint64) if item is None else hdf5.numbers(item, memory, 1)
-    rows, columns = int(group.attrs["MATLAB_sparse"]), max(len(parts["jc"]) - 1, 0)
-    data = parts["data"] if parts["data"].size else np.empty(0)
-    return dense_matrix(
-        group.name, (rows, columns), data, parts["ir"], parts["jc"], by_rows=False, memory=memory
-    )
+def _hdf5_sparse(node: Node) -> NDArray[Any]:
+    from scipy.sparse import csc_array
+
+    # MATLAB leaves out data and ir where all entries are zero.
+    parts = [node.member(name) if node.is_group else None for name in ("data", "ir", "jc")]
+    data, indices, pointers = (np.empty(0, np.int64) if p is None else p.numbers(1) for p in parts)
+    matrix = csc_array((int(node.item.attrs["MATLAB_sparse"]), max(len(pointers) - 1, 0)))
+    # Not through the constructor, which would fail in words of its own.
+    matrix.data = data if data.size else np.empty(0)
+    matrix.indices, matrix.indptr = indices, pointers
+    return dense_matrix(node.name, matrix, node.memory)
 
 
 # ------------------------------------------------------------------ what the variables mean
@@ -408,41 +394,41 @@ def _upright(blocks: Mapping[str, NDArray[Any]], n_samples: int | None) -> dict[
 def _as_written(variables: Mapping[str, _Value], wanted: str | None) -> dict[str, Any]:
     """Read what `write_matlab` wrote."""
     try:
-        manifest = json.loads(variables[MANIFEST])
-        names, columns = manifest["views"], manifest["columns"]
+        note = json.loads(variables[NOTE])
+        names, columns = note["views"], note["columns"]
         valid = (
-            manifest["version"] == 1
-            and all(isinstance(name, str) for name in names)
+            note["version"] == 1
+            and are_texts(names)
             and len(set(names)) == len(names)
             and set(columns) <= set(names)
-            and all(isinstance(name, str) for listed in columns.values() for name in listed)
-            and _are_plain(manifest["ids"])
-            and _are_plain(manifest["classes"])
+            and all(are_texts(listed) for listed in columns.values())
+            and _are_plain(note["ids"])
+            and _are_plain(note["classes"])
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         valid = False
     if not valid:
         raise FewviewError(
-            f"variable {MANIFEST} is damaged or from another version of fewview; remove it"
+            f"variable {NOTE} is damaged or from another version of fewview; remove it"
         )
     cells = variables.get(CELLS)
     if not isinstance(cells, list) or len(cells) != len(names):
-        raise FewviewError(f"{CELLS} is not the cell array that variable {MANIFEST} describes")
+        raise FewviewError(f"{CELLS} is not the cell array that variable {NOTE} describes")
     views = _cell_views(CELLS, cells, names)
     labels = None
     if wanted is not None:
         labels = _find_labels(variables, wanted)[1]
-    elif manifest["labels"]:
+    elif note["labels"]:
         found = variables.get(LABELS[0])
         if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
-            raise FewviewError(f"{LABELS[0]} does not hold the labels that {MANIFEST} describes")
+            raise FewviewError(f"{LABELS[0]} does not hold the labels that {NOTE} describes")
         labels = found.ravel().tolist()
-        if manifest["classes"] is not None:
-            classes = [None, *manifest["classes"]]
+        if note["classes"] is not None:
+            classes = [None, *note["classes"]]
             if not all(0 <= code < len(classes) for code in labels):
-                raise FewviewError(f"{LABELS[0]} holds a number without a class in {MANIFEST}")
+                raise FewviewError(f"{LABELS[0]} holds a number without a class in {NOTE}")
             labels = [classes[code] for code in labels]
-    return {"views": views, "labels": labels, "ids": manifest["ids"], "columns": columns}
+    return {"views": views, "labels": labels, "ids": note["ids"], "columns": columns}
 
 
 def _are_plain(values: Any) -> bool:
@@ -455,7 +441,7 @@ def _are_plain(values: Any) -> bool:
 # ------------------------------------------------------------------ writing
 
 
-def write_matlab(data: MultiViewData, path: Path) -> None:
+def write_matlab(contents: Contents, path: Path) -> None:
     """Write a `.mat` file (v7): views in the cell array `X`, samples as rows, labels in `Y`.
 
     `Y` holds whole numbers as they are; other labels are numbered from 1 in the order of `classes`,
@@ -464,38 +450,37 @@ def write_matlab(data: MultiViewData, path: Path) -> None:
     from scipy.io import savemat
     from scipy.io.matlab import MatWriteError
 
-    for view, block in data.views.items():
+    for view, block in contents.views.items():
         if block.nbytes >= 2**31:
             raise FewviewError(
                 f"view {view!r} takes {block.nbytes / 2**30:.1f} GiB, more than the 2 GiB of a "
                 "variable in this format; write .npz or .h5mu"
             )
-    variables: dict[str, Any] = {CELLS: _cell_array(list(data.views.values()), row=True)}
-    variables[VIEW_NAMES] = _cell_array(list(data.view_names), row=True)
-    manifest: dict[str, Any] = {
+    names = list(contents.views)
+    variables: dict[str, Any] = {
+        CELLS: _cell_array(list(contents.views.values()), row=True),
+        VIEW_NAMES: _cell_array(names, row=True),
+    }
+    note: dict[str, Any] = {
         "version": 1,
-        "views": list(data.view_names),
-        "columns": {view: list(names) for view, names in data.columns.items()},
-        "ids": None,
-        "labels": data.labels is not None,
+        "views": names,
+        "columns": {view: list(listed) for view, listed in contents.columns.items()},
+        "ids": contents.ids,
+        "labels": contents.labels is not None,
         "classes": None,
     }
-    if data.columns:
-        named = [data.columns.get(view, ()) for view in data.view_names]
-        variables["columns"] = _cell_array([_cell_array(list(names)) for names in named], row=True)
-    if data.ids is not None:
-        ids = data.ids.tolist()
-        variables["ids"] = _column_of(ids, kind_of(ids, "id"))
-        manifest["ids"] = ids
-    if data.labels is not None:
-        kind, codes, classes = code_labels(data)
-        if kind == "int" and -1 not in codes:
-            variables[LABELS[0]] = np.array(data.labels.tolist(), dtype=np.int64).reshape(-1, 1)
-        else:
-            variables[LABELS[0]] = codes.reshape(-1, 1) + 1
+    if contents.columns:
+        named = [_cell_array(list(contents.columns.get(view, ()))) for view in names]
+        variables["columns"] = _cell_array(named, row=True)
+    if contents.ids is not None:
+        variables["ids"] = _column_of(contents.ids, kind_of(contents.ids, "id"))
+    if contents.labels is not None:
+        kind, codes, classes = code_labels(contents.labels)
+        variables[LABELS[0]] = codes.reshape(-1, 1) + (0 if classes is None else 1)
+        if classes is not None:
             variables["classes"] = _column_of(classes, kind)
-            manifest["classes"] = classes
-    variables[MANIFEST] = json.dumps(manifest)
+            note["classes"] = classes
+    variables[NOTE] = json.dumps(note)
     with replacing(path) as temporary:
         try:
             savemat(temporary, variables, appendmat=False, do_compression=True)

@@ -19,15 +19,19 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._kinds import code_labels, from_text, kind_of, to_array
+from fewview.files._file_contents import Contents
+from fewview.files._kinds import UNFIT, code_labels, from_text, kind_of, to_array
 from fewview.files._limits import memory_limit, naming, too_large
+from fewview.ground._checkers import check_count, check_dimensions
 from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._whole_files import replacing
-from fewview.samples._data import MultiViewData, PartialRows
 
 
 def npz_keys(path: str | PathLike[str]) -> tuple[str, ...]:
     """List the names of the arrays in an `.npz` file.
+
+    Args:
+        path: the file.
 
     Example:
         >>> import tempfile
@@ -63,32 +67,31 @@ def read_npz_column(path: str | PathLike[str], key: str) -> NDArray[Any]:
         column = archive.column(key)
         views = [name for name in archive.members if name.startswith("view_")]
         if views:
-            n_samples = archive.shape(views[0])[:1]
-            if column.shape != n_samples:
-                raise FewviewError(f"{key} has {len(column)} entries for {n_samples[0]} samples")
+            check_count(f"{key} has ", "entries", len(column), (*archive.shape(views[0]), 0)[0])
         column.flags.writeable = False
         return column
 
 
-def read_npy(stream: IO[bytes], size: int, header_only: bool = False) -> Any:
-    """Read one array, never a pickle, and never more memory than there are bytes.
-
-    Args:
-        stream: at the start of the array.
-        size: how many bytes the array takes with its header.
-        header_only: return the shape instead.
-    """
+def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of an array: its shape, whether columns lie together, and its dtype."""
     try:
         version = np.lib.format.read_magic(stream)
         if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        elif version == (2, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-        else:
-            raise ValueError(f"version {version}")
-        start = stream.tell()
+            return np.lib.format.read_array_header_1_0(stream)
+        if version == (2, 0):
+            return np.lib.format.read_array_header_2_0(stream)
+        raise ValueError(f"version {version}")
     except Exception as error:  # foreign bytes make header parsers fail in any way they like
         raise FewviewError(f"is not a numpy array, or is damaged ({error})") from error
+
+
+def read_npy(stream: IO[bytes], size: int, header_only: bool = False) -> Any:
+    """Read one array of `size` bytes with its header, or its shape (`header_only`).
+
+    Never a pickle, and never more memory than there are bytes.
+    """
+    shape, fortran, dtype = npy_header(stream)
+    start = stream.tell()
     if dtype.hasobject:
         raise FewviewError(
             "holds pickled Python objects, which are never read since they can run code; "
@@ -153,8 +156,7 @@ class _Archive:
     def column(self, key: str, kinds: str = "fiubU") -> NDArray[Any]:
         """Read an array with one entry per something."""
         array = self.array(key)
-        if array.ndim != 1:
-            raise FewviewError(f"array {key} has {array.ndim} dimension(s); it must have one")
+        check_dimensions(f"array {key}", array.ndim, 1)
         if array.dtype.kind not in kinds:
             raise FewviewError(f"array {key} holds {array.dtype} values; it must hold text")
         return array
@@ -182,16 +184,8 @@ def _open_archive(path: Path) -> Iterator[_Archive]:
         yield _Archive(archive, path.stat().st_size, members)
 
 
-def read_npz(
-    path: Path, partial_rows: PartialRows = "error", labels: str | None = None
-) -> MultiViewData:
-    """Read an `.npz` file; see `fewview.files._formats`.
-
-    Args:
-        path: the file.
-        partial_rows: see `MultiViewData`.
-        labels: the array that holds the labels; by default `y`, where there is one.
-    """
+def read_npz(path: Path, labels: str | None) -> Contents:
+    """Read an `.npz` file; `labels` is the array that holds them, by default `y`."""
     with _open_archive(path) as archive:
         names = [key[len("view_") :] for key in archive.members if key.startswith("view_")]
         if not names:
@@ -199,13 +193,8 @@ def read_npz(
                 f"no array is called view_<name> (it has {shorten(archive.members) or 'none'}); "
                 "name the features of each view so, and the labels y"
             )
-        shapes = {name: archive.shape(f"view_{name}") for name in names}
-        for name, shape in shapes.items():
-            if len(shape) != 2:
-                raise FewviewError(
-                    f"array view_{name} has {len(shape)} dimension(s); it must be 2-D, samples by "
-                    "features"
-                )
+        for name in names:
+            check_dimensions(f"array view_{name}", len(archive.shape(f"view_{name}")), 2)
         total = sum(archive.members[f"view_{name}"].file_size for name in names)
         if total > memory_limit(archive.size):
             raise FewviewError(too_large(memory_limit(archive.size)))
@@ -215,14 +204,12 @@ def read_npz(
             for name in names
             if f"columns_{name}" in archive.members
         }
-        ids = _npz_values(archive, "ids") if "ids" in archive.members else None
-        values = _npz_labels(archive, len(blocks[names[0]]), labels)
-    return MultiViewData(
-        blocks, values, ids=ids, columns=columns, partial_rows=partial_rows, name=path.stem
-    )
+        ids = _values(archive, "ids") if "ids" in archive.members else None
+        values = _labels(archive, len(blocks[names[0]]), labels)
+    return Contents(blocks, values, ids, columns, path.stem)
 
 
-def _npz_values(archive: _Archive, key: str) -> list[Any]:
+def _values(archive: _Archive, key: str) -> list[Any]:
     """Read ids or classes, which are plain or, where they are of mixed kinds, json texts."""
     values: list[Any] = archive.column(key).tolist()
     if f"{key}_kind" not in archive.members:
@@ -232,22 +219,21 @@ def _npz_values(archive: _Archive, key: str) -> list[Any]:
         raise FewviewError(f"{key}_kind is {kind!r}; only 'json' is known")
     try:
         return [from_text("json", value) for value in values]
-    except (ValueError, TypeError, RecursionError):
+    except UNFIT:
         raise FewviewError(f"array {key} holds text that is not json") from None
 
 
-def _npz_labels(archive: _Archive, n_samples: int, name: str | None) -> list[Any] | None:
+def _labels(archive: _Archive, n_samples: int, name: str | None) -> list[Any] | None:
     key = "y" if name is None else name
     if key not in archive.members:
         if name is None:
             return None
         raise FewviewError(f"no array {name!r} for the labels; it has {shorten(archive.members)}")
     y = archive.column(key)
-    if len(y) != n_samples:
-        raise FewviewError(f"{key} has {len(y)} labels for {n_samples} samples; give one per row")
+    check_count(f"{key} has ", "labels", len(y), n_samples)
     if key != "y" or "classes" not in archive.members or y.dtype.kind not in "iu":
         return list(y.tolist())
-    classes = _npz_values(archive, "classes")
+    classes = _values(archive, "classes")
     wrong = np.flatnonzero((y < -1) | (y >= len(classes)))
     if wrong.size:
         raise FewviewError(
@@ -257,31 +243,28 @@ def _npz_labels(archive: _Archive, n_samples: int, name: str | None) -> list[Any
     return [None if code < 0 else classes[code] for code in y.tolist()]
 
 
-def write_npz(data: MultiViewData, path: Path) -> None:
+def write_npz(contents: Contents, path: Path) -> None:
     """Write an `.npz` file; equal data make equal files."""
     arrays: dict[str, NDArray[Any]] = {}
-    for view, block in data.views.items():
+
+    def put(key: str, kind: str, values: list[Any]) -> None:
+        arrays[key] = to_array(kind, values)
+        if kind == "json":
+            arrays[f"{key}_kind"] = np.array("json")
+
+    for view, block in contents.views.items():
         arrays[f"view_{view}"] = block
-        if view in data.columns:
-            names = list(data.columns[view])
+        if view in contents.columns:
+            names = list(contents.columns[view])
             arrays[f"columns_{view}"] = np.array(names, dtype=np.str_)
             if arrays[f"columns_{view}"].tolist() != names:
                 raise FewviewError(f"view {view!r}: a column name ends in NUL; rename it")
-    if data.ids is not None:
-        ids = data.ids.tolist()
-        kind = kind_of(ids, "id")
-        arrays["ids"] = to_array(kind, ids)
-        if kind == "json":
-            arrays["ids_kind"] = np.array("json")
-    if data.labels is not None:
-        kind, codes, classes = code_labels(data)
-        if kind == "int" and -1 not in codes:
-            arrays["y"] = to_array(kind, data.labels.tolist())
-        else:
-            arrays["y"] = codes
-            arrays["classes"] = to_array(kind, classes)
-            if kind == "json":
-                arrays["classes_kind"] = np.array("json")
+    if contents.ids is not None:
+        put("ids", kind_of(contents.ids, "id"), list(contents.ids))
+    if contents.labels is not None:
+        kind, arrays["y"], classes = code_labels(contents.labels)
+        if classes is not None:
+            put("classes", kind, classes)
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for key, array in arrays.items():
             # A fixed date makes equal data equal files.

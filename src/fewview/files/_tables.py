@@ -1,15 +1,14 @@
 """One table: its keys and its numbers, from a `.csv`, `.parquet` or `.npy` file and back.
 
-Parquet is a foreign binary format and is read in a process of its own (`foreign.py`).
+Parquet is a foreign binary format and is read in a process of its own (`_guarded.py`). Keys from
+csv files, which have `lines`, are texts that are still to be understood.
 """
 
 from __future__ import annotations
 
 import csv
-import importlib.util
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,81 +16,55 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import fewview.files._guarded as foreign
+from fewview.files._file_contents import DEFAULT_KEY, Keys
+from fewview.files._guarded import load
 from fewview.files._kinds import to_array, to_text
 from fewview.files._limits import naming
 from fewview.files._npz import read_npy
+from fewview.ground._checkers import check_dimensions, check_extra
 from fewview.ground._errors import FewviewError, shorten
-from fewview.samples._data import FloatArray, _as_float
-from fewview.samples._joins import DEFAULT_KEY
 
 TABLES = (".csv", ".parquet", ".npy")
 MISSING = frozenset(
     {"", "NA", "N/A", "n/a", "na", "<NA>", "#N/A", "NULL", "null", "None", "NaN", "nan"}
 )
+# Keys (None for plain arrays), numbers [rows, width] and names of columns, where they have some.
+RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None]
 
 
-@dataclass(frozen=True)
-class RawKeys:
-    """Keys as a file has them; from csv they are text that is still to be understood."""
-
-    where: str
-    values: list[Any]
-    text: bool
-    lines: list[int] | None = None
-
-
-@dataclass(frozen=True)
-class RawTable:
-    """One view as a file has it: keys (None for plain arrays), block [rows, width], columns."""
-
-    keys: RawKeys | None
-    block: FloatArray
-    columns: tuple[str, ...] | None
-
-
-def read_table(file: Path, known: dict[str, Any] | None, parquet: Any = None) -> RawTable:
+def read_table(
+    file: Path, known: Mapping[str, Any] | None, parquet: Mapping[Path, Any]
+) -> RawTable:
     """Read the table of one view.
 
-    Args:
-        file: a .csv, .parquet or .npy file.
-        known: what the folder's manifest says about the view.
-        parquet: what `read_parquet_files` gave for this file.
+    `known` is what a note of fewview says about the view, `parquet` what `read_parquet_files` gave.
     """
     with naming(file):
         if file.suffix.lower() == ".npy":
-            with file.open("rb") as stream:
-                array = read_npy(stream, file.stat().st_size)
-            if array.ndim != 2:
-                raise FewviewError(
-                    f"has {array.ndim} dimension(s); it must be 2-D, samples by features"
-                )
-            if array.dtype.kind == "U":
-                raise FewviewError("holds text; features must be numbers")
             columns = None if known is None else known["columns"]
-            return RawTable(None, _as_float(array), None if columns is None else tuple(columns))
+            return None, _read_array(file), None if columns is None else tuple(columns)
         if file.suffix.lower() == ".csv":
-            dtype = None if known is None else known["dtype"]
-            table = _read_csv_table(file, dtype)
+            keys, block, names = _read_csv_table(file, None if known is None else known["dtype"])
         else:
-            _refuse_error(parquet)
-            keys = RawKeys(file.name, parquet["ids"], text=False)
-            table = RawTable(keys, _as_float(parquet["block"]), tuple(parquet["columns"]))
-        if not table.columns:
+            content = _content(parquet[file])
+            keys, block = Keys(file.name, content["ids"]), content["block"]
+            names = tuple(content["columns"])
+        if not names:
             raise FewviewError("has no columns besides 'id'; remove the file")
-        if known is not None and known["columns"] is None:
-            return RawTable(table.keys, table.block, None)
-        return table
+        unnamed = known is not None and known["columns"] is None
+        return keys, block, None if unnamed else names
 
 
-def read_columns(file: Path, other: str | None, parquet: Any = None) -> tuple[RawKeys, list[Any]]:
+def read_columns(
+    file: Path, other: str | None, parquet: Mapping[Path, Any]
+) -> tuple[Keys, list[Any]]:
     """Read the key and perhaps one more column of a csv or parquet file."""
     with naming(file):
         if file.suffix.lower() == ".npy":
             raise FewviewError("must be a .csv or .parquet file")
         if file.suffix.lower() == ".parquet":
-            _refuse_error(parquet)
-            return RawKeys(file.name, parquet["ids"], text=False), parquet["values"]
+            content = _content(parquet[file])
+            return Keys(file.name, content["ids"]), content["values"]
         lines = _csv_lines(file)
         _, header = next(lines)
         place = _place(header, DEFAULT_KEY)
@@ -99,7 +72,16 @@ def read_columns(file: Path, other: str | None, parquet: Any = None) -> tuple[Ra
         rows = list(lines)
         ids = [cells[place] for _, cells in rows]
         values = [] if second is None else [cells[second] for _, cells in rows]
-        return RawKeys(file.name, ids, text=True, lines=[number for number, _ in rows]), values
+        return Keys(file.name, ids, [number for number, _ in rows]), values
+
+
+def _read_array(file: Path) -> NDArray[Any]:
+    with file.open("rb") as stream:
+        array: NDArray[Any] = read_npy(stream, file.stat().st_size)
+    check_dimensions("", array.ndim, 2)
+    if array.dtype.kind == "U":
+        raise FewviewError("holds text; features must be numbers")
+    return array
 
 
 def _place(header: Sequence[str], name: str) -> int:
@@ -141,7 +123,7 @@ def _csv_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
         raise FewviewError("the file is empty; it needs a line with column names")
 
 
-def _read_csv_table(file: Path, dtype: str | None) -> RawTable:
+def _read_csv_table(file: Path, dtype: str | None) -> tuple[Keys, NDArray[Any], tuple[str, ...]]:
     lines = _csv_lines(file)
     _, header = next(lines)
     place = _place(header, DEFAULT_KEY)
@@ -153,13 +135,13 @@ def _read_csv_table(file: Path, dtype: str | None) -> RawTable:
         numbers.append(number)
         ids.append(cells.pop(place))
         rows.append(np.array(_floats(cells, columns, number), dtype=np.float64))
-    block: FloatArray = np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
+    block: NDArray[Any] = np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
     if dtype != "float64":
         with np.errstate(over="ignore"):
             narrow = block.astype(np.float32)
         if np.array_equal(narrow, block, equal_nan=True):
             block = narrow
-    return RawTable(RawKeys(file.name, ids, text=True, lines=numbers), block, tuple(columns))
+    return Keys(file.name, ids, numbers), block, tuple(columns)
 
 
 def _floats(cells: list[str], columns: Sequence[str], line: int) -> list[float]:
@@ -187,46 +169,37 @@ def _floats(cells: list[str], columns: Sequence[str], line: int) -> list[float]:
 # ------------------------------------------------------------------ parquet
 
 
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise FewviewError(
-            "parquet files need pyarrow, which is not installed: pip install 'fewview[frames]'"
-        ) from None
-    return pyarrow, pyarrow.parquet
+def _check_library() -> None:
+    check_extra("parquet files", "pyarrow", "frames")
 
 
 def read_parquet_files(files: Mapping[Path, str | None]) -> dict[Path, Any]:
-    """Read parquet files of a folder in one child process.
+    """Read those of the files that are parquet, in one child process.
 
-    Args:
-        files: file -> the columns wanted: "" for the table of a view (all of them), None for the
-            keys alone, or the name of one more column.
-
-    Returns:
-        file -> what `read_table` and `read_columns` take.
+    The columns wanted of a file are "" for the table of a view (all of them), None for the keys
+    alone, or the name of one more column. Gives what `read_table` and `read_columns` take.
     """
-    if not files:
+    wanted = {file: what for file, what in files.items() if file.suffix.lower() == ".parquet"}
+    if not wanted:
         return {}
-    if importlib.util.find_spec("pyarrow") is None:
-        _pyarrow()
-    paths = list(files)
+    _check_library()
+    paths = list(wanted)
     with naming(paths[0] if len(paths) == 1 else paths[0].parent):
-        contents = foreign.load("parquet", paths, wanted=list(files.values()))
+        contents = load(load_parquet, "parquet", paths, wanted=list(wanted.values()))
     return dict(zip(paths, contents, strict=True))
 
 
-def _refuse_error(parquet: Any) -> None:
-    if "error" in parquet:
-        raise FewviewError(parquet["error"])
+def _content(found: Any) -> Any:
+    """What was found in a parquet file, or the error that was."""
+    if "error" in found:
+        raise FewviewError(found["error"])
+    return found
 
 
 def import_parsers(paths: Sequence[Path]) -> None:
     """Import what `load_parquet` needs, before limits hold (in the child process)."""
     del paths
-    _pyarrow()
+    import pyarrow.parquet  # noqa: F401
 
 
 def load_parquet(paths: Sequence[Path], memory: int, wanted: Sequence[str | None]) -> list[Any]:
@@ -242,27 +215,28 @@ def load_parquet(paths: Sequence[Path], memory: int, wanted: Sequence[str | None
 
 
 def _load_one_parquet(path: Path, wanted: str | None) -> dict[str, Any]:
-    _, parquet = _pyarrow()
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
     try:
         # Not read_table, which reads meaning into folder names such as year=2020.
-        with parquet.ParquetFile(path) as source:
+        with ParquetFile(path) as source:
             names = list(source.schema_arrow.names)
-            place = _place(names, DEFAULT_KEY)
-            if wanted == "":
-                table = source.read(use_threads=False)
-            else:
-                other = None if wanted is None else _place(names, wanted)
-                # Columns of structures are chosen by leaf, so the rest is dropped after reading.
-                table = source.read(use_threads=False)
-                values = [] if other is None else _plain_values(table.column(other), names[other])
-                return {"ids": _plain_values(table.column(place), DEFAULT_KEY), "values": values}
-    except (MemoryError, FewviewError):
+            # Columns of structures are chosen by leaf, so all are read and the rest is dropped.
+            table = source.read(use_threads=False)
+    except MemoryError:
         raise
-    except Exception as error:
+    except (ArrowException, OSError, ValueError) as error:
         raise FewviewError(
             f"is not a parquet file, or is damaged or cut short ({error}); get it again"
         ) from error
-    return _parquet_features(table, names, place)
+    place = _place(names, DEFAULT_KEY)
+    ids = _plain_values(table.column(place), DEFAULT_KEY)
+    if wanted == "":
+        return {"ids": ids, **_parquet_features(table, names, place)}
+    other = None if wanted is None else _place(names, wanted)
+    values = [] if other is None else _plain_values(table.column(other), names[other])
+    return {"ids": ids, "values": values}
 
 
 def _plain_values(column: Any, name: str) -> list[Any]:
@@ -277,40 +251,36 @@ def _plain_values(column: Any, name: str) -> list[Any]:
 
 
 def _parquet_features(table: Any, names: Sequence[str], place: int) -> dict[str, Any]:
-    pyarrow, _ = _pyarrow()
-    ids = _plain_values(table.column(place), DEFAULT_KEY)
+    import pyarrow
+    from pyarrow import types
+
     features: list[NDArray[Any]] = []
-    columns: list[str] = []
-    for index, name in enumerate(names):
-        if index == place:
-            continue
-        column = table.column(index)
-        kind = pyarrow.types
-        if kind.is_null(column.type):
+    columns = [name for index, name in enumerate(names) if index != place]
+    for name, column in zip(columns, table.remove_column(place).columns, strict=True):
+        if types.is_null(column.type):
             column = column.cast(pyarrow.float32())
-        elif kind.is_boolean(column.type):
+        elif types.is_boolean(column.type):
             column = column.cast(pyarrow.uint8())
-        elif not (kind.is_floating(column.type) or kind.is_integer(column.type)):
+        elif not (types.is_floating(column.type) or types.is_integer(column.type)):
             values = column.to_pylist()
             row = next((i for i, value in enumerate(values) if value is not None), 0)
             raise FewviewError(
                 f"column {name!r}, row {row} holds {values[row] if values else column.type!r}; "
                 "features must be numbers (encode or remove the column)"
             )
-        columns.append(name)
         features.append(column.to_numpy())
-    block = np.column_stack(features) if features else np.empty((len(ids), 0))
-    return {"ids": ids, "block": block, "columns": columns}
+    block = np.column_stack(features) if features else np.empty((table.num_rows, 0))
+    return {"block": block, "columns": columns}
 
 
 # ------------------------------------------------------------------ writing
 
 
-Columns = dict[str, tuple[str, list[Any]]]
-Block = tuple[Sequence[str], FloatArray]
+Columns = Mapping[str, tuple[str, Sequence[Any]]]
+Block = tuple[Sequence[str], NDArray[Any]]
 
 
-def write_csv_columns(file: Path, columns: Columns, block: Block | None) -> None:
+def write_csv_columns(file: Path, columns: Columns, block: Block | None = None) -> None:
     """Write keys and features as text that gives the same numbers back."""
     names, features = block if block is not None else ((), None)
     with file.open("x", encoding="utf-8", newline="") as stream:
@@ -331,10 +301,13 @@ def _cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def write_parquet_columns(file: Path, columns: Columns, block: Block | None) -> None:
+def write_parquet_columns(file: Path, columns: Columns, block: Block | None = None) -> None:
     """Write keys and features as a parquet file."""
-    pyarrow, parquet = _pyarrow()
-    arrays = []
+    _check_library()
+    import pyarrow
+    from pyarrow import parquet
+
+    names, arrays = list(columns), []
     for kind, values in columns.values():
         array = to_array(kind, values)
         arrays.append(
@@ -342,7 +315,6 @@ def write_parquet_columns(file: Path, columns: Columns, block: Block | None) -> 
             if array.dtype.kind == "U"
             else pyarrow.array(array)
         )
-    names = list(columns)
     if block is not None:
         names += block[0]
         arrays += [pyarrow.array(column) for column in block[1].T]

@@ -1,4 +1,4 @@
-"""What everything stands on: errors, files that appear whole, numbers drawn by counters.
+"""What everything stands on: errors, checkers, files that appear whole, numbers by counters.
 
 Nothing here knows of samples, tasks or methods. numpy is all it needs.
 """

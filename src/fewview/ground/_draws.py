@@ -2,7 +2,7 @@
 
 A counter-based generator: SplitMix64 (Steele, Lea and Flood 2014) read at random positions. The
 state of a stream is a hash of what the numbers are for; number `i` of a stream is the mix of
-`state + (i + 1) * golden`. `methods/random.py` is the same generator in torch integer operations.
+`state + (i + 1) * golden`. `numerics/_tensor_draws.py` is the same in torch.
 """
 
 from __future__ import annotations
@@ -20,12 +20,7 @@ UInt64Array = NDArray[np.uint64]
 
 
 def mix(state: UInt64Array) -> UInt64Array:
-    """Finish one SplitMix64 step: scramble 64-bit states of any shape.
-
-    Example:
-        >>> hex(int(mix(np.array(GOLDEN, dtype=np.uint64))))  # first number of seed 0
-        '0xe220a8397b1dcdaf'
-    """
+    """Finish one SplitMix64 step: scramble 64-bit states of any shape."""
     state = np.asarray(state, dtype=np.uint64)
     with np.errstate(over="ignore"):  # wrapping around is the point; numpy warns for scalars only
         state = (state ^ (state >> np.uint64(30))) * np.uint64(MIX_1)
@@ -35,37 +30,18 @@ def mix(state: UInt64Array) -> UInt64Array:
 
 
 def stream_key(*parts: object) -> int:
-    """Hash what a stream is for into a 64-bit integer, the same on every machine.
-
-    Example:
-        >>> stream_key("digits", 0) == stream_key("digits", 0) != stream_key("digits", 1)
-        True
-    """
+    """Hash what a stream is for into a 64-bit integer, the same on every machine."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def combine(states: UInt64Array, key: int) -> UInt64Array:
-    """Derive one stream per state for the purpose `key` (a `stream_key`).
-
-    Args:
-        states: uint64 array of any shape, for instance one seed per task.
-        key: what the new streams are for.
-
-    Example:
-        >>> combine(np.arange(3, dtype=np.uint64), stream_key("mask")).shape
-        (3,)
-    """
+    """Derive one stream per state for the purpose `key` (a `stream_key`)."""
     return mix(mix(np.asarray(states, dtype=np.uint64)) ^ np.uint64(key))
 
 
 def raw(states: UInt64Array, count: int | tuple[int, ...]) -> UInt64Array:
-    """Draw raw 64-bit numbers: shape [*states.shape, *count].
-
-    Example:
-        >>> [hex(int(n)) for n in raw(np.zeros((), dtype=np.uint64), 2)]
-        ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
-    """
+    """Draw raw 64-bit numbers: shape [*states.shape, *count]."""
     shape = (count,) if isinstance(count, int) else tuple(count)
     size = int(np.prod(shape, dtype=np.int64))
     steps = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(GOLDEN)
@@ -74,13 +50,7 @@ def raw(states: UInt64Array, count: int | tuple[int, ...]) -> UInt64Array:
 
 
 def uniform(states: UInt64Array, count: int | tuple[int, ...]) -> NDArray[np.float64]:
-    """Draw numbers uniform on the open interval (0, 1), 52 bits each.
-
-    Example:
-        >>> u = uniform(np.arange(2, dtype=np.uint64), 1000)
-        >>> u.shape, bool(abs(u.mean() - 0.5) < 0.03)
-        ((2, 1000), True)
-    """
+    """Draw numbers uniform on the open interval (0, 1), 52 bits each."""
     bits = raw(states, count) >> np.uint64(12)  # with 53 bits the largest would round to 1
     return (bits.astype(np.float64) + 0.5) * 2.0**-52
 
@@ -90,10 +60,6 @@ def smallest(keys: UInt64Array, count: int) -> NDArray[np.int64]:
 
     This is how samples are drawn without replacement: sorting raw keys is stable across versions
     of numpy, `Generator.permutation` is not promised to be.
-
-    Example:
-        >>> smallest(np.array([[5, 1, 3]], dtype=np.uint64), 2).tolist()
-        [[1, 2]]
     """
     if count < keys.shape[-1]:
         chosen = np.argpartition(keys, count, axis=-1)[..., :count]

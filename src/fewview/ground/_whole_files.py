@@ -1,4 +1,7 @@
-"""Writing files so that nobody ever sees half of one: a temporary name first, then a rename."""
+"""Writing files so that nobody ever sees half of one: a temporary name first, then a rename.
+
+Everything that fewview writes, data, models, pages and tables, goes through here.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,7 @@ from fewview.ground._errors import FewviewError
 
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it takes the name `path` when the block succeeds.
-
-    Example:
-        >>> import tempfile
-        >>> target = Path(tempfile.mkdtemp()) / "out.txt"
-        >>> with replacing(target) as temporary:
-        ...     _ = temporary.write_text("done")
-        >>> target.read_text()
-        'done'
-    """
+    """Yield a temporary path beside `path`; it takes the name `path` when the block succeeds."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FewviewError(f"{target}: the folder {target.parent} does not exist; create it first")

@@ -26,7 +26,8 @@ from fewview.ground._draws import combine, raw, smallest, stream_key
 from fewview.ground._errors import FewviewError
 from fewview.paper._printed import ABLATION, METHODS, TABLES, TRAINED
 from fewview.samples._data import MultiViewData
-from fewview.samples._masks import MissingRule, largest_rate
+from fewview.samples._masks import MissingRule
+from fewview.samples._rates import largest_rate
 
 FIGURES = ("figure3", "figure4", "figure5", "figure6", "figure7")
 BEYOND = ("imbalance", "shots", "missingness", "time")

@@ -2,10 +2,10 @@
 
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
-from fewview.samples._masks import (
+from fewview.samples._masks import MissingRule
+from fewview.samples._rates import (
     CONVENTIONS,
     MissingRates,
-    MissingRule,
     convert_rate,
     largest_rate,
     measure_rates,

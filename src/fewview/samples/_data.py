@@ -7,22 +7,33 @@ views, and can be sliced by rows, so that scikit-learn's splitters take it for a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.files._file_contents import Contents, Tables
+from fewview.files._formats import read_contents, write_contents
+from fewview.files._limits import naming
+from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError, shorten
-
-if TYPE_CHECKING:
-    from fewview.samples._overview import Summary
-
-FloatArray = NDArray[np.floating[Any]]
-PartialRows = Literal["error", "drop_view", "mean"]
-PARTIAL_ROWS: tuple[PartialRows, ...] = ("error", "drop_view", "mean")
+from fewview.samples._blocks import (
+    PARTIAL_ROWS,
+    FloatArray,
+    PartialRows,
+    as_blocks,
+    as_mask,
+    frozen,
+    settle_rows,
+)
+from fewview.samples._frames import frame_tables
+from fewview.samples._joins import join_tables
+from fewview.samples._labels import as_ids, as_labels, encode_labels, rows_text
+from fewview.samples._overview import Summary, summarise
 
 
 class MultiViewData:
@@ -75,57 +86,33 @@ class MultiViewData:
         partial_rows: PartialRows = "error",
         name: str | None = None,
     ) -> None:
-        if partial_rows not in PARTIAL_ROWS:
-            raise FewviewError(
-                f"partial_rows={partial_rows!r} is not one of {', '.join(PARTIAL_ROWS)}"
-            )
-        named = _named_blocks(views)
-        if columns is None and isinstance(views, MultiViewData):
-            columns = views.columns
-        known_columns = {view: tuple(map(str, names)) for view, names in (columns or {}).items()}
-        blocks: dict[str, FloatArray] = {}
-        for view, value in named.items():
-            block, names = _as_block(view, value)
-            if names is not None:
-                known_columns.setdefault(view, names)
-            blocks[view] = block
-        _check_row_counts(blocks)
-        n_samples = next(iter(blocks.values())).shape[0]
-        self.ids = _as_ids(ids, n_samples)
-        given = _as_mask(mask, n_samples, len(blocks))
+        check_word(f"partial_rows={partial_rows!r}", partial_rows, PARTIAL_ROWS)
+        if isinstance(views, MultiViewData):
+            columns = views.columns if columns is None else columns
+            views = views.views
+        blocks, self.columns = as_blocks(views, columns or {})
+        n_samples = len(next(iter(blocks.values())))
+        self.ids = as_ids(ids, n_samples)
+        given = as_mask(mask, n_samples, len(blocks))
         present = np.empty((n_samples, len(blocks)), dtype=bool)
         for index, (view, block) in enumerate(blocks.items()):
-            allowed = None if given is None else given[:, index]
-            blocks[view], present[:, index] = _settle_rows(
+            blocks[view], present[:, index] = settle_rows(
                 view,
                 block,
-                allowed,
+                None if given is None else given[:, index],
                 partial_rows,
-                known_columns.get(view),
-                lambda rows: _rows(rows, self.ids),
+                self.columns.get(view),
+                lambda rows: rows_text(rows, self.ids),
             )
         empty = np.flatnonzero(~present.any(axis=1))
         if empty.size:
             raise FewviewError(
-                f"{_rows(empty, self.ids)}: no view at all; every sample needs at least one view, "
-                "drop these samples"
+                f"{rows_text(empty, self.ids)}: no view at all; every sample needs at least one "
+                "view, drop these samples"
             )
-        for view, names in known_columns.items():
-            if view not in blocks:
-                raise FewviewError(f"columns given for view {view!r}, which does not exist")
-            if len(names) != blocks[view].shape[1]:
-                raise FewviewError(
-                    f"view {view!r}: {len(names)} column names for {blocks[view].shape[1]} columns"
-                )
-            twice = _repeated(names)
-            if twice:
-                raise FewviewError(
-                    f"view {view!r}: column {twice[0]!r} occurs twice; rename or drop one"
-                )
         self._views = blocks
-        self.mask = _frozen(present)
-        self.columns = {view: known_columns[view] for view in blocks if view in known_columns}
-        self.labels = _as_labels(labels, n_samples)
+        self.mask = frozen(present)
+        self.labels = as_labels(labels, n_samples)
         self.name = name
 
     # ------------------------------------------------------------------ other ways to make one
@@ -142,12 +129,16 @@ class MultiViewData:
     ) -> MultiViewData:
         """Join one table per view whose rows do not match (an outer join).
 
+        Samples come sorted by key where keys can be compared, else in the order in which they first
+        appear, so that the order of rows in the tables does not matter.
+
         Args:
-            frames: dict of view name -> pandas or polars frame.
+            frames: dict of view name -> pandas, polars or other frame that narwhals knows. All
+                columns but the key are features and must be numbers.
             labels: a frame with the key and one more column, a pandas Series whose index is the
-                key, or a dict id -> label.
-            key: the column that identifies a sample; without it a column `id` does where there is
-                one, else the pandas index.
+                key, or a dict id -> label; None for samples without a label.
+            key: the column (or, in pandas, the index level) that identifies a sample; without it a
+                column `id` does where there is one, else the pandas index.
             partial_rows: see the class.
             name: see the class.
 
@@ -158,9 +149,38 @@ class MultiViewData:
             >>> MultiViewData.from_frames({"rna": rna, "scan": scan}).ids.tolist()
             ['a', 'b', 'c']
         """
-        from fewview.samples._joins import join_frames
+        return cls.from_contents(frame_tables(frames, labels, key, name), partial_rows)
 
-        return join_frames(frames, labels, key=key, partial_rows=partial_rows, name=name)
+    @classmethod
+    def from_contents(
+        cls, contents: Contents | Tables, partial_rows: PartialRows = "error"
+    ) -> MultiViewData:
+        """Make samples of what a file says, or of tables that are still to be joined by key."""
+        if isinstance(contents, Tables):
+            contents = join_tables(contents, partial_rows)
+        return cls(**vars(contents), partial_rows=partial_rows)
+
+    @classmethod
+    def unchecked(
+        cls,
+        views: Mapping[str, FloatArray],
+        mask: NDArray[np.bool_],
+        labels: NDArray[Any] | None = None,
+        ids: NDArray[Any] | None = None,
+        columns: dict[str, tuple[str, ...]] | None = None,
+        name: str | None = None,
+    ) -> MultiViewData:
+        """Make samples of arrays that are right already and that nobody changes: nothing is copied.
+
+        Rows of the views are NaN exactly where the mask is False.
+        """
+        out = cls.__new__(cls)
+        out._views = {view: frozen(block) for view, block in views.items()}
+        out.mask = frozen(mask)
+        out.labels = None if labels is None else frozen(labels)
+        out.ids = None if ids is None else frozen(ids)
+        out.columns, out.name = columns or {}, name
+        return out
 
     @classmethod
     def read(
@@ -170,21 +190,57 @@ class MultiViewData:
         partial_rows: PartialRows = "error",
         labels: str | None = None,
     ) -> MultiViewData:
-        """Read a file (`.npz`, `.mat`, `.h5mu`, `.h5ad`) or a folder with one table per view.
+        """Read samples from a file or from a folder with one table per view.
 
-        `labels` names the column or variable with the labels; see `fewview.files._formats.read`.
+        Args:
+            path: an `.npz`, `.mat`, `.h5mu` or `.h5ad` file, or the folder.
+            partial_rows: what to do with rows that are partly NaN; see the class.
+            labels: what holds the labels, by name: an array (`.npz`, by default `y`), a variable
+                (`.mat`), a column of `obs` (`.h5mu`, `.h5ad`) or of the label file (folder), both
+                by default `label`.
+
+        Returns:
+            The samples, called after the file.
+
+        Example:
+            >>> import tempfile
+            >>> file = Path(tempfile.mkdtemp()) / "pets.npz"
+            >>> np.savez(file, view_image=np.ones((2, 3)), y=np.array([0, 1]))
+            >>> MultiViewData.read(file)
+            MultiViewData(pets: 2 samples, views: image[3], 2 classes, 0.0% missing)
         """
-        from fewview.files._formats import read
-
-        return read(path, partial_rows=partial_rows, labels=labels)
+        check_word(f"partial_rows={partial_rows!r}", partial_rows, PARTIAL_ROWS)
+        with naming(Path(path)):
+            return cls.from_contents(read_contents(Path(path), labels), partial_rows)
 
     def write(self, path: str | PathLike[str], *, format: str | None = None) -> None:
-        """Write a file (`.npz`, `.mat`, `.h5mu`, `.h5ad`) or a folder of tables (`format="csv"`,
-        `"parquet"`, `"npy"`); see `fewview.files._formats.write`.
-        """
-        from fewview.files._formats import write
+        """Write the samples to a file or to a new folder with one table per view.
 
-        write(self, path, format=format)
+        The result appears under its name only when it is complete. An existing file is replaced; an
+        existing folder is not, unless it is empty. Labels and ids must be numbers or text. Reading
+        gives back exactly what was written, whatever the format.
+
+        Args:
+            path: the file or the folder.
+            format: one of `fewview.files.FORMATS`; by default that of the name's ending, and a
+                folder of csv tables for names without an ending.
+
+        Example:
+            >>> import tempfile
+            >>> folder = Path(tempfile.mkdtemp()) / "pets"
+            >>> data = MultiViewData({"image": [[1.0, 2.0]]}, labels=["cat"], ids=["tom"])
+            >>> data.write(folder, format="csv")
+            >>> print((folder / "image.csv").read_text(), end="")
+            id,0,1
+            tom,1.0,2.0
+            >>> MultiViewData.read(folder) == data
+            True
+        """
+        labels = None if self.labels is None else self.labels.tolist()
+        ids = None if self.ids is None else self.ids.tolist()
+        contents = Contents(self._views, labels, ids, self.columns, self.name)
+        with naming(Path(path)):
+            write_contents(contents, Path(path), format)
 
     @classmethod
     def concat(cls, parts: Iterable[MultiViewData]) -> MultiViewData:
@@ -321,13 +377,7 @@ class MultiViewData:
         """
         if copy is False:
             raise ValueError("views lie in arrays of their own; one array is always a copy")
-        blocks = []
-        for index, block in enumerate(self.views.values()):
-            kind = block.dtype if block.dtype.kind == "f" else np.float64
-            rows = np.array(block, dtype=kind)
-            rows[~self.mask[:, index]] = np.nan
-            blocks.append(rows)
-        out = np.concatenate(blocks, axis=1)
+        out = np.concatenate([*self._views.values()], axis=1)
         return out if dtype is None else out.astype(dtype)
 
     def __getitem__(self, key: Any) -> MultiViewData:
@@ -358,18 +408,22 @@ class MultiViewData:
         return self._with_rows(key)
 
     def _with_rows(self, key: Any) -> MultiViewData:
-        out = MultiViewData.__new__(MultiViewData)
-        out._views = {view: _frozen(block[key]) for view, block in self._views.items()}
-        out.mask = _frozen(self.mask[key])
-        out.labels = None if self.labels is None else _frozen(self.labels[key])
-        out.ids = None if self.ids is None else _frozen(self.ids[key])
-        if out.ids is not None and not isinstance(key, slice):
+        ids = None if self.ids is None else self.ids[key]
+        if ids is not None and not isinstance(key, slice):
             kept = np.asarray(key)
             if kept.dtype != bool and np.unique(kept % self.n_samples).size != kept.size:
-                out.ids = None  # a bootstrap sample: its identifiers are not unique any more
-        out.columns = self.columns
-        out.name = self.name
-        return out
+                ids = None  # a bootstrap sample: its identifiers are not unique any more
+        return self._changed(
+            views={view: block[key] for view, block in self._views.items()},
+            mask=self.mask[key],
+            labels=None if self.labels is None else self.labels[key],
+            ids=ids,
+        )
+
+    def _changed(self, **changes: Any) -> MultiViewData:
+        """The same samples with other parts, which must be right."""
+        parts = {name: getattr(self, name) for name in ("mask", "labels", "ids", "columns", "name")}
+        return MultiViewData.unchecked(**{"views": self._views, **parts, **changes})
 
     def select_views(self, names: Sequence[str]) -> MultiViewData:
         """Keep only these views, in this order; samples left without any view are an error.
@@ -402,7 +456,7 @@ class MultiViewData:
             >>> MultiViewData({"a": [[1.0]], "b": [[2.0]]}).with_mask([[True, False]]).missing_rate
             0.5
         """
-        given = _as_mask(mask, self.n_samples, self.n_views)
+        given = as_mask(mask, self.n_samples, self.n_views)
         return MultiViewData(
             self._views,
             self.labels,
@@ -414,21 +468,15 @@ class MultiViewData:
 
     def with_labels(self, labels: Iterable[Hashable] | None) -> MultiViewData:
         """Return the same samples with other labels."""
-        out = self._with_rows(slice(None))
-        out.labels = _as_labels(labels, self.n_samples)
-        return out
+        return self._changed(labels=as_labels(labels, self.n_samples))
 
     def with_name(self, name: str | None) -> MultiViewData:
         """Return the same samples under another name."""
-        out = self._with_rows(slice(None))
-        out.name = name
-        return out
+        return self._changed(name=name)
 
     def without_ids(self) -> MultiViewData:
         """Return the same samples without identifiers: rows of two sets may share them."""
-        out = self._with_rows(slice(None))
-        out.ids = None
-        return out
+        return self._changed(ids=None)
 
     def like(self, reference: MultiViewData, what: str = "data") -> MultiViewData:
         """Bring views and columns into the order of `reference`, matching by name.
@@ -446,10 +494,8 @@ class MultiViewData:
             [[False, True]]
         """
         dims = reference.view_dims
-        if (
-            self.view_dims == dims
-            and self.view_names == reference.view_names
-            and (not self.columns or not reference.columns or self.columns == reference.columns)
+        if list(self.view_dims.items()) == list(dims.items()) and (
+            not self.columns or not reference.columns or self.columns == reference.columns
         ):
             return self
         for view, width in self.view_dims.items():
@@ -491,12 +537,9 @@ class MultiViewData:
                     f"({shorten(odd)}); both must have the same columns"
                 )
             place = {column: index for index, column in enumerate(mine)}
-            blocks[view] = _frozen(blocks[view][:, [place[column] for column in wanted]])
+            blocks[view] = blocks[view][:, [place[column] for column in wanted]]
             new_columns[view] = wanted
-        out = self._with_rows(slice(None))
-        out._views = blocks
-        out.columns = new_columns
-        return out
+        return self._changed(views=blocks, columns=new_columns)
 
     # ------------------------------------------------------------------ looks
 
@@ -504,8 +547,7 @@ class MultiViewData:
         if not isinstance(other, MultiViewData):
             return NotImplemented
         return (
-            self.view_dims == other.view_dims
-            and self.view_names == other.view_names
+            list(self.view_dims.items()) == list(other.view_dims.items())
             and self.n_samples == other.n_samples
             and self.columns == other.columns
             and all(
@@ -538,333 +580,11 @@ class MultiViewData:
             ... # doctest: +ELLIPSIS
             1 sample...
         """
-        from fewview.samples._overview import summarise
-
         return summarise(self)
 
     def plot_patterns(self, ax: Any = None) -> Any:
         """Draw which view combinations occur and how often (matplotlib); returns the axes."""
         return self.summary().plot(ax)
-
-
-def encode_labels(
-    labels: NDArray[Any] | None, n_samples: int
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Number labels of any hashable kind.
-
-    Returns:
-        classes: the different labels, sorted where they can be compared, else as they come.
-        codes: int64 [n_samples], position in `classes`, -1 where the label is unknown.
-
-    Example:
-        >>> encode_labels(np.array(["b", "a", "b"]), 3)[1].tolist()
-        [1, 0, 1]
-    """
-    if labels is None:
-        return np.empty(0, dtype=object), np.full(n_samples, -1, dtype=np.int64)
-    if labels.dtype != object:
-        classes, codes = np.unique(labels, return_inverse=True)
-        return classes, codes.astype(np.int64)
-    seen: dict[Hashable, None] = dict.fromkeys(label for label in labels if label is not None)
-    try:
-        ordered = sorted(seen)  # type: ignore[type-var]
-    except TypeError:
-        ordered = list(seen)
-    place = {label: index for index, label in enumerate(ordered)}
-    encoded = np.array([-1 if label is None else place[label] for label in labels], dtype=np.int64)
-    return _tidy(ordered), encoded
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array = array.view()
-    array.flags.writeable = False
-    return array
-
-
-def _named_blocks(views: Any) -> dict[str, Any]:
-    if isinstance(views, MultiViewData):
-        return dict(views.views)
-    if isinstance(views, Mapping):
-        named = {str(name): value for name, value in views.items()}
-        if len(named) != len(views):
-            raise FewviewError("two views have the same name")
-    elif isinstance(views, (list, tuple)) and all(_dimensions(view) == 2 for view in views):
-        named = {f"view{index}": value for index, value in enumerate(views)}
-    else:
-        if _dimensions(views) != 2:
-            found = _dimensions(views)
-            raise FewviewError(
-                "views must be a dict of 2-D arrays, a list of 2-D arrays or one 2-D array, not "
-                f"{type(views).__name__} with "
-                + ("rows of different lengths" if found is None else f"{found} dimensions")
-            )
-        named = {"view0": views}
-    if not named:
-        raise FewviewError("no views given; give at least one")
-    for name in named:
-        bad = any(sign in "/\\\0" or "\ud800" <= sign <= "\udfff" for sign in name)
-        if not name or bad or name.startswith("."):
-            raise FewviewError(f"view name {name!r} cannot be used as a file name; rename the view")
-    return named
-
-
-def _dimensions(value: Any) -> int | None:
-    """Count dimensions; None for a ragged list."""
-    try:
-        return int(np.ndim(value))
-    except ValueError:
-        return None
-
-
-def _as_block(view: str, value: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
-    """Turn whatever holds one view into a float array [n, d], and its column names."""
-    if isinstance(value, MultiViewData):
-        raise FewviewError(f"view {view!r} is itself a MultiViewData; give one of its views")
-    columns = getattr(value, "column_names", getattr(value, "columns", None))
-    names = tuple(str(column) for column in columns) if columns is not None else None
-    if hasattr(value, "toarray"):
-        value = value.toarray()
-    elif isinstance(value, np.ma.MaskedArray):
-        # A masked cell is an unknown one; np.asarray would bring back what the mask hides.
-        if value.dtype.kind in "iub":
-            value = value.astype(np.float64)
-        value = value.filled(np.nan) if value.dtype.kind == "f" else value
-    elif hasattr(value, "to_numpy"):
-        _refuse_text_columns(view, value, names)
-        value = value.to_numpy()
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise FewviewError(f"view {view!r}: rows of different lengths") from None
-    except OverflowError:
-        raise FewviewError(f"view {view!r} holds a number too large for a float64") from None
-    if array.ndim != 2:
-        raise FewviewError(
-            f"view {view!r} has {array.ndim} dimension(s); it must be 2-D, samples by features"
-        )
-    if array.shape[1] == 0:
-        raise FewviewError(f"view {view!r} has no columns; drop the view")
-    if array.dtype == object:
-        try:
-            numbers = [_number(cell) for cell in array.flat]
-            array = np.array(numbers, dtype=np.float64).reshape(array.shape)
-        except (TypeError, ValueError, OverflowError):
-            raise FewviewError(_text_message(view, array, names)) from None
-    if array.dtype.kind not in "fiub":
-        raise FewviewError(
-            f"view {view!r} holds {array.dtype} values; features must be numbers "
-            "(encode text and dates first)"
-        )
-    return _as_float(array), names
-
-
-def _as_float(array: NDArray[Any]) -> FloatArray:
-    """Choose float32, or float64 where float32 would lose digits or overflow; always a copy."""
-    if array.dtype.kind in "iu" and array.dtype.itemsize > 2 and array.size:
-        largest = max(abs(int(array.min())), abs(int(array.max())))
-        if largest > 2**24:
-            return array.astype(np.float64)
-    # By kind and size, not by dtype: a big-endian float64 is not equal to np.float64.
-    if array.dtype.kind == "f" and array.dtype.itemsize >= 8:
-        return array.astype(np.float64)
-    return array.astype(np.float32)
-
-
-def _number(cell: Any) -> float:
-    """Read one cell of an object array; text that looks like a number is still text."""
-    if isinstance(cell, (str, bytes)):
-        raise TypeError
-    return float("nan") if _plain(cell) is None else float(cell)
-
-
-def _refuse_text_columns(view: str, frame: Any, names: tuple[str, ...] | None) -> None:
-    dtypes = getattr(frame, "dtypes", None)
-    if names is None or dtypes is None:
-        return
-    for column, dtype in zip(names, list(dtypes), strict=False):
-        text = str(dtype).lower()
-        if text.startswith(("str", "utf8", "category", "categorical", "enum", "date", "time")):
-            raise FewviewError(
-                f"view {view!r}: column {column!r} holds {dtype} values; features must be numbers "
-                "(encode or drop the column, or name it as the key)"
-            )
-
-
-def _text_message(view: str, array: NDArray[Any], names: tuple[str, ...] | None) -> str:
-    for column in range(array.shape[1]):
-        for row in range(array.shape[0]):
-            try:
-                _number(array[row, column])
-            except (TypeError, ValueError, OverflowError):
-                where = names[column] if names else column
-                return (
-                    f"view {view!r}: column {where!r}, row {row} holds {array[row, column]!r}; "
-                    "features must be numbers (encode or drop the column)"
-                )
-    return f"view {view!r} holds values that are not numbers"
-
-
-def _check_row_counts(blocks: Mapping[str, FloatArray]) -> None:
-    counts = {view: block.shape[0] for view, block in blocks.items()}
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{view} {count}" for view, count in counts.items())
-        raise FewviewError(
-            f"views have different numbers of rows ({listed}); give NaN rows where a view is "
-            "missing, or join tables by their keys with MultiViewData.from_frames"
-        )
-
-
-def _as_mask(mask: Any, n_samples: int, n_views: int) -> NDArray[np.bool_] | None:
-    if mask is None:
-        return None
-    try:
-        array = np.asarray(mask)
-    except ValueError:
-        raise FewviewError("mask has rows of different lengths") from None
-    if array.shape != (n_samples, n_views):
-        raise FewviewError(
-            f"mask has shape {array.shape}; it must be [samples, views] = ({n_samples}, {n_views})"
-        )
-    if array.dtype != bool and not np.isin(array, (0, 1)).all():
-        raise FewviewError("mask must be boolean: True where a view is present")
-    return array.astype(bool)
-
-
-def _settle_rows(
-    view: str,
-    block: FloatArray,
-    allowed: NDArray[np.bool_] | None,
-    partial_rows: PartialRows,
-    names: tuple[str, ...] | None,
-    called: Callable[[Any], str],
-) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Decide which rows are present; `block` is a private copy and may be changed.
-
-    `called` says in messages which rows are meant.
-    """
-    if allowed is not None:
-        block[~allowed] = np.nan
-    finite = np.isfinite(block)
-    if not finite.all():
-        missing = np.isnan(block)
-        infinite = ~finite & ~missing
-        if infinite.any():
-            row, column = np.argwhere(infinite)[0].tolist()
-            where = repr(names[column]) if names else str(column)
-            raise FewviewError(
-                f"view {view!r}: {called([row])}, column {where} is infinite; "
-                "replace it by a number or by NaN for a missing view"
-            )
-        part = np.asarray(missing.any(axis=1) & ~missing.all(axis=1))
-        if part.any():
-            if partial_rows == "error":
-                rows = np.flatnonzero(part)
-                raise FewviewError(
-                    f"view {view!r}: {called(rows)} partly NaN; a missing view is a row of NaN "
-                    'only. Choose partial_rows="drop_view" to count the view as missing there or '
-                    '"mean" to fill with the column means (on files: fewview data convert)'
-                )
-            if partial_rows == "drop_view":
-                block[part] = np.nan
-            else:
-                with np.errstate(invalid="ignore"):
-                    known = (~missing).sum(axis=0)
-                    total = np.where(missing, 0.0, block).sum(axis=0, dtype=np.float64)
-                means = total / np.maximum(known, 1)
-                rows_, columns_ = np.nonzero(missing & part[:, None])
-                unknown = columns_[np.equal(known[columns_], 0)]
-                if unknown.size:
-                    column = int(unknown[0])
-                    where = repr(names[column]) if names else str(column)
-                    raise FewviewError(
-                        f"view {view!r}: column {where} is NaN in every row; drop the column"
-                    )
-                block[rows_, columns_] = means[columns_]
-    present = ~np.isnan(block[:, 0]) if block.shape[0] else np.zeros(0, dtype=bool)
-    block[~present] = np.nan  # one bit pattern of NaN, so that equal data have equal fingerprints
-    return _frozen(block), present
-
-
-def _as_ids(ids: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | None:
-    if ids is None:
-        return None
-    try:
-        values = [_plain(value) for value in ids]
-        hash(tuple(values))
-    except TypeError:
-        raise FewviewError(
-            "ids must be one hashable identifier (a number, a text) per sample"
-        ) from None
-    if len(values) != n_samples:
-        raise FewviewError(f"{len(values)} ids for {n_samples} samples")
-    unknown = [row for row, value in enumerate(values) if value is None]
-    if unknown:
-        raise FewviewError(f"{_rows(unknown, None)}: no id; every sample needs one or none has")
-    twice = _repeated(values)
-    if twice:
-        raise FewviewError(f"id {twice[0]!r} occurs more than once; ids must be unique")
-    return _frozen(_tidy(values))
-
-
-def _as_labels(labels: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | None:
-    if labels is None:
-        return None
-    try:
-        values = [_plain(label) for label in labels]
-    except TypeError:
-        raise FewviewError(
-            f"labels must be one label per sample, not {type(labels).__name__}"
-        ) from None
-    if len(values) != n_samples:
-        raise FewviewError(f"{len(values)} labels for {n_samples} samples")
-    for row, label in enumerate(values):
-        try:
-            hash(label)
-        except TypeError:
-            raise FewviewError(
-                f"label of row {row} is a {type(label).__name__}; labels must be hashable"
-            ) from None
-    return _frozen(_tidy(values))
-
-
-def _plain(label: Any) -> Hashable:
-    """Unwrap numpy scalars, and turn NaN and missing markers into None."""
-    if isinstance(label, np.generic):
-        label = label.item()
-    if label is None or type(label).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(label, float) and label != label:
-        return None
-    return label  # type: ignore[no-any-return]
-
-
-def _tidy(values: Sequence[Any]) -> NDArray[Any]:
-    """Make an array of one plain kind (int, float, bool, str) or else of objects."""
-    plain = [_plain(value) for value in values]
-    kinds = {type(value) for value in plain}
-    if len(kinds) == 1:
-        array = np.array(plain) if kinds <= {int, float, bool, str} else np.empty(0, dtype=object)
-        wanted = {int: "iu", float: "f", bool: "b", str: "U"}.get(next(iter(kinds)), "")
-        # numpy turns some integers into floats and drops NULs at the end of text: check.
-        if array.dtype.kind in wanted and (array.dtype.kind != "U" or array.tolist() == plain):
-            return array
-    out = np.empty(len(values), dtype=object)
-    for index, value in enumerate(values):
-        out[index] = _plain(value)
-    return out
-
-
-def _repeated(values: Sequence[Any]) -> list[Any]:
-    seen: set[Any] = set()
-    return [value for value in values if value in seen or seen.add(value)]  # type: ignore[func-returns-value]
-
-
-def _rows(rows: Any, ids: NDArray[Any] | None) -> str:
-    rows = [int(row) for row in rows]
-    text = f"row {rows[0]}" if len(rows) == 1 else f"rows {shorten(rows)}"
-    if ids is not None:
-        text += f" (id {shorten([ids[row] for row in rows])})"
-    return text
 
 
 def _same_array(one: NDArray[Any] | None, two: NDArray[Any] | None) -> bool:

@@ -14,9 +14,9 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from fewview.files._file_contents import Keys, Table, Tables
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
-from fewview.samples._joins import Keys, Table, join_tables
 
 
 def as_data(X: Any, y: Any = None) -> MultiViewData:
@@ -177,7 +177,7 @@ def _from_modalities(modalities: Mapping[str, Any], names: Any) -> MultiViewData
             )
         tables[str(view)] = Table(keys, block.astype(np.float64), columns)
     order = Keys("obs_names", [str(name) for name in names])
-    return join_tables(tables, order=order, trusted=True)
+    return MultiViewData.from_contents(Tables(tables, order=order, trusted=True))
 
 
 def _column(X: Any, y: Any) -> Any:

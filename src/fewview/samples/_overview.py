@@ -10,14 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fewview.samples._data import MultiViewData
+if TYPE_CHECKING:
+    from fewview.samples._data import MultiViewData
 
 MAX_PATTERNS = 20
 TEXT_PATTERNS = 10
+_HEAD = ["view", "width", "present", "missing", "min", "max"]
 
 # Blue of the palette of Okabe and Ito, made for all kinds of colour vision; presence is also
 # shown by filled against hollow marks, so that no colour is needed to read the picture.
@@ -88,51 +90,24 @@ class Summary:
         return ", ".join(parts)
 
     def __str__(self) -> str:
-        head = ["view", "width", "present", "missing", "min", "max"]
-        rows = [_cells(view) for view in self.views]
-        lines = [_printable(self.headline), "", *_aligned([head, *rows], left=1)]
+        lines = [_printable(self.headline), "", *_aligned([_HEAD, *map(_cells, self.views)], 1)]
         if self.patterns:
-            names = [view.name for view in self.views]
-            body = [
-                [str(count), _percent(share), *("x" if has else "-" for has in pattern)]
-                for (pattern, count), share in self._shown(TEXT_PATTERNS)
-            ]
-            lines += ["", *_aligned([["samples", "share", *names], *body])]
-            if self._rest(TEXT_PATTERNS):
-                lines.append(self._rest_text(TEXT_PATTERNS))
+            lines += ["", *_aligned(self._pattern_rows("x", "-")), *self._rest_lines]
         return "\n".join(lines)
 
     def to_html(self) -> str:
-        """Write the summary as HTML that needs nothing else and suits light and dark pages.
-
-        Example:
-            >>> data = MultiViewData({"<b>": [[1.0]]})
-            >>> "&lt;b&gt;" in data.summary().to_html()
-            True
-        """
-        views = _html_table(
-            "Views",
-            ["view", "width", "present", "missing", "min", "max"],
-            [[escape(_printable(cell)) for cell in _cells(view)] for view in self.views],
-        )
+        """Write the summary as HTML that needs nothing else and suits light and dark pages."""
         present = '<span role="img" aria-label="present">&#9679;</span>'
         absent = '<span role="img" aria-label="missing">&#9675;</span>'
-        patterns = _html_table(
-            "Which views samples have",
-            ["samples", "share", *(_printable(view.name) for view in self.views)],
-            [
-                [str(count), _percent(share), *(present if has else absent for has in pattern)]
-                for (pattern, count), share in self._shown(TEXT_PATTERNS)
-            ],
-            row_heads=False,
-        )
-        rest = self._rest_text(TEXT_PATTERNS) if self._rest(TEXT_PATTERNS) else ""
+        cells = [[escape(_printable(cell)) for cell in _cells(view)] for view in self.views]
+        out = _html_table("Views", _HEAD, cells)
+        if self.patterns:
+            head, *rows = self._pattern_rows(present, absent)
+            out += _html_table("Which views samples have", head, rows, row_heads=False)
+        out += "".join(f"<p>{escape(line)}</p>" for line in self._rest_lines)
         return (
             '<div style="font-size:0.9em;line-height:1.4">'
-            f"<p><strong>MultiViewData</strong>: {escape(_printable(self.headline))}</p>"
-            f"{views}{patterns if self.patterns else ''}"
-            + (f"<p>{escape(rest)}</p>" if rest else "")
-            + "</div>"
+            f"<p><strong>MultiViewData</strong>: {escape(_printable(self.headline))}</p>{out}</div>"
         )
 
     def _repr_html_(self) -> str:
@@ -144,15 +119,6 @@ class Summary:
         Args:
             ax: matplotlib axes to draw in. Without it a new figure is made, independent of pyplot;
                 `ax.figure.savefig(...)` writes it.
-
-        Returns:
-            The axes.
-
-        Example:
-            >>> data = MultiViewData({"a": [[1.0], [2.0]], "b": [[1.0], [float("nan")]]})
-            >>> ax = data.summary().plot()
-            >>> [int(bar.get_height()) for bar in ax.patches]
-            [1, 1]
         """
         from matplotlib.ticker import MaxNLocator
 
@@ -206,37 +172,31 @@ class Summary:
     def _title(self) -> str:
         return _count(self.n_samples, "sample") + (f" ({self.name})" if self.name else "")
 
-    def _shown(self, limit: int) -> list[tuple[tuple[tuple[bool, ...], int], float]]:
-        return list(zip(self.patterns[:limit], self.frequencies[:limit], strict=True))
+    def _pattern_rows(self, present: str, absent: str) -> list[list[str]]:
+        """The most frequent combinations of views as a table, with its head."""
+        head = ["samples", "share", *(_printable(view.name) for view in self.views)]
+        shown = zip(self.patterns, self.frequencies[:TEXT_PATTERNS], strict=False)
+        return [
+            head,
+            *(
+                [str(count), _percent(share), *(present if has else absent for has in pattern)]
+                for (pattern, count), share in shown
+            ),
+        ]
 
     def _rest(self, limit: int) -> int:
         return sum(count for _, count in self.patterns[limit:])
 
-    def _rest_text(self, limit: int) -> str:
-        n_rest = len(self.patterns) - limit
-        return f"and {_count(n_rest, 'other combination')} in {_count(self._rest(limit), 'sample')}"
+    @property
+    def _rest_lines(self) -> list[str]:
+        """One line about the combinations that are not shown, if any."""
+        rest = self._rest(TEXT_PATTERNS)
+        others = _count(len(self.patterns) - TEXT_PATTERNS, "other combination")
+        return [f"and {others} in {_count(rest, 'sample')}"] if rest else []
 
 
 def summarise(data: MultiViewData) -> Summary:
-    """Count samples, views, classes and combinations of views.
-
-    Example:
-        >>> nan = float("nan")
-        >>> data = MultiViewData(
-        ...     {"image": [[1.0, 2.0], [nan, nan], [3.0, 4.0]], "text": [[5.0], [6.0], [7.0]]},
-        ...     labels=["cat", "dog", None],
-        ... )
-        >>> print(summarise(data))
-        3 samples, 2 views, 2 classes of 1, 1 unlabelled, 16.7% of views missing, 2 complete
-        <BLANKLINE>
-        view   width  present  missing  min  max
-        image      2        2    33.3%    1    4
-        text       1        3     0.0%    5    7
-        <BLANKLINE>
-        samples  share  image  text
-              2  66.7%      x     x
-              1  33.3%      -     x
-    """
+    """Count samples, views, classes and combinations of views."""
     views = []
     for index, (name, block) in enumerate(data.views.items()):
         rows = block[data.mask[:, index]]

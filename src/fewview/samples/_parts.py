@@ -7,6 +7,7 @@ into memory, and the next part is read while the present one is worked on.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.files._npz import npy_header
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
 
@@ -27,14 +29,7 @@ PART_BYTES = 1 << 27
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """Where the numbers of one `.npy` file lie, read from its header.
-
-    Attributes:
-        path: the file.
-        shape: of the array.
-        dtype: of the array.
-        offset: bytes before the first number.
-    """
+    """Where the numbers of one `.npy` file lie: `offset` bytes after its start."""
 
     path: Path
     shape: tuple[int, ...]
@@ -44,27 +39,22 @@ class ArrayFile:
     @classmethod
     def open(cls, path: Path) -> ArrayFile:
         """Read the header; nothing else is touched."""
+        if not path.exists():
+            raise FewviewError(f"{path} does not exist; write it with numpy.save")
         try:
             with path.open("rb") as file:
-                version = np.lib.format.read_magic(file)
-                if version == (1, 0):
-                    header = np.lib.format.read_array_header_1_0(file)
-                else:
-                    header = np.lib.format.read_array_header_2_0(file)
+                shape, fortran, dtype = npy_header(file)
                 offset = file.tell()
-        except FileNotFoundError:
-            raise FewviewError(f"{path} does not exist; write it with numpy.save") from None
-        except (ValueError, OSError, EOFError) as error:
-            raise FewviewError(f"{path} is not a .npy file: {error}") from None
-        shape, fortran, dtype = header
+        except (FewviewError, OSError) as error:
+            raise FewviewError(f"{path} is not a .npy file: {error.__cause__ or error}") from None
         if fortran and len(shape) > 1:
             raise FewviewError(
                 f"{path} holds columns one after the other; save numpy.ascontiguousarray of it"
             )
-        needed = offset + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        needed = offset + math.prod(shape) * dtype.itemsize
         if path.stat().st_size < needed:
             raise FewviewError(f"{path} is cut short: {path.stat().st_size} of {needed} bytes")
-        return cls(path, tuple(int(size) for size in shape), dtype, offset)
+        return cls(path, shape, dtype, offset)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Read rows start to stop into memory."""
@@ -84,12 +74,7 @@ class ArrayFile:
 
 @dataclass(frozen=True)
 class NpyFolder:
-    """A folder with one `.npy` file per view and `labels.npy`.
-
-    Attributes:
-        path: the folder.
-        views: name -> file, in alphabetical order.
-        labels: their labels.
+    """A folder with one `.npy` file per view, in alphabetical order, and `labels.npy`.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -107,11 +92,7 @@ class NpyFolder:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> NpyFolder:
-        """Look at the headers of all files and check that they go together.
-
-        Args:
-            path: the folder.
-        """
+        """Look at the headers of all files and check that they go together."""
         folder = Path(path)
         names = sorted(file.stem for file in folder.glob("*.npy") if file.stem != "labels")
         if not names:
@@ -161,10 +142,7 @@ class NpyFolder:
     ) -> Iterator[MultiViewData]:
         """Yield the samples in order; the next part is read ahead.
 
-        Args:
-            rows: samples of a part; by default as many as take 128 MiB.
-            start: first sample.
-            stop: sample to stop before; by default the end.
+        A part has `rows` samples, by default as many as take 128 MiB.
         """
         rows = max(1, PART_BYTES // self.row_bytes) if rows is None else rows
         if rows < 1:
@@ -184,12 +162,7 @@ class NpyFolder:
                 del present
 
     def sample(self, count: int, pieces: int = 64) -> MultiViewData:
-        """Read about `count` samples in runs that are spread evenly over the files.
-
-        Args:
-            count: how many.
-            pieces: number of runs.
-        """
+        """Read about `count` samples in `pieces` runs that are spread evenly over the files."""
         if count >= self.n_samples:
             return self.read(0, self.n_samples)
         run = max(1, -(-count // pieces))
@@ -209,24 +182,9 @@ def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> Mu
             careful |= not np.isnan(block[odd]).all()
     if careful or not mask.any(axis=1).all() or labels.dtype.kind == "u":
         return MultiViewData(views, labels, name=name)  # says what is wrong, if something is
-    out = MultiViewData.__new__(MultiViewData)
-    for array in (*views.values(), labels, mask):
-        array.flags.writeable = False
-    out._views, out.mask, out.labels = dict(views), mask, labels
-    out.ids, out.columns, out.name = None, {}, name
-    return out
+    return MultiViewData.unchecked(views, mask, labels, name=name)
 
 
 def write_npy(path: str | PathLike[str], shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, Any]:
-    """Create an empty `.npy` file of a known size, to be filled part by part.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as name:
-        ...     array = write_npy(f"{name}/a.npy", (3, 2), np.float32)
-        ...     array[0] = 1
-        ...     array.flush()
-        ...     np.load(f"{name}/a.npy").sum().item()
-        2.0
-    """
+    """Create an empty `.npy` file of a known size, to be filled part by part."""
     return np.lib.format.open_memmap(os.fspath(path), mode="w+", dtype=dtype, shape=shape)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
@@ -123,16 +124,15 @@ class ViewScaling:
             raise FewviewError(
                 f"view {shorten(map(repr, unknown))} was not there when the scaling was fitted"
             )
-        out = data[:]
-        out._views = {
+        blocks = {
             view: self.apply_quickly(view, block)
             if dtype is None
             else self.apply(view, block, dtype)
             for view, block in data.views.items()
         }
-        for block in out._views.values():
-            block.flags.writeable = False
-        return out
+        return MultiViewData.unchecked(
+            blocks, data.mask, data.labels, data.ids, data.columns, data.name
+        )
 
 
 def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
@@ -154,8 +154,7 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
         >>> fit_scaling(MultiViewData({"a": [[1.0], [3.0]]}), "minmax").factor["a"].item()
         0.5
     """
-    if rule not in SCALINGS:
-        raise FewviewError(f"scaling {rule!r} is not one of {', '.join(SCALINGS)}")
+    check_word(f"scaling {rule!r}", rule, SCALINGS)
     shift: dict[str, Float64Array] = {}
     factor: dict[str, Float64Array] = {}
     for index, (view, block) in enumerate(data.views.items()):
@@ -167,22 +166,12 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
 
 
 def takes_roots(rule: str) -> bool:
-    """Whether a rule begins with square roots.
-
-    Example:
-        >>> [rule for rule in SCALINGS if takes_roots(rule)]
-        ['root+standard+unit']
-    """
+    """Whether a rule begins with square roots."""
     return rule.startswith("root+")
 
 
 def signed_root(block: NDArray[Any]) -> NDArray[Any]:
-    """Square roots of the sizes of entries, with their signs.
-
-    Example:
-        >>> signed_root(np.array([4.0, -9.0, 0.0])).tolist()
-        [2.0, -3.0, 0.0]
-    """
+    """Square roots of the sizes of entries, with their signs."""
     out: NDArray[Any] = np.copysign(np.sqrt(np.abs(block)), block)
     return out
 
