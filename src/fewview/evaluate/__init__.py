@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fewview.evaluate._options import bench, make_grid
     from fewview.evaluate._runner import Outcome, run
     from fewview.results._cells import Cell, Result
+    from fewview.results._comparing import compare, rank
     from fewview.results._intervals import (
         average_ranks,
         compare_paired,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     )
     from fewview.results._metrics import EpisodeMetrics, measure
     from fewview.results._store import Store
-    from fewview.results._summaries import compare, rank, summarise_stored
+    from fewview.results._summaries import summarise_stored
 
 _HOMES = {
     "Cell": "fewview.results._cells",
@@ -33,12 +34,12 @@ _HOMES = {
     "Store": "fewview.results._store",
     "average_ranks": "fewview.results._intervals",
     "bench": "fewview.evaluate._options",
-    "compare": "fewview.results._summaries",
+    "compare": "fewview.results._comparing",
     "compare_paired": "fewview.results._intervals",
     "make_grid": "fewview.evaluate._options",
     "measure": "fewview.results._metrics",
     "plan": "fewview.evaluate._grid",
-    "rank": "fewview.results._summaries",
+    "rank": "fewview.results._comparing",
     "run": "fewview.evaluate._runner",
     "split_interval": "fewview.results._intervals",
     "standard_error": "fewview.results._intervals",

@@ -18,7 +18,7 @@ from fewview.evaluate._sources import find_source
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
-from fewview.results._summaries import compare
+from fewview.results._comparing import compare
 from fewview.samples._data import MultiViewData
 
 # What a practitioner would do without this package.

@@ -7,7 +7,7 @@ of data sets, methods or stores. Tests and distributions come from scipy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -180,6 +180,19 @@ class PairedComparison:
     p_wilcoxon: float
     p_t_holm: float
     p_wilcoxon_holm: float
+
+    def turned(self) -> PairedComparison:
+        """The same comparison with the second method first."""
+        return replace(
+            self,
+            one=self.two,
+            two=self.one,
+            difference=-self.difference,
+            low=-self.high,
+            high=-self.low,
+            wins=self.losses,
+            losses=self.wins,
+        )
 
 
 def compare_paired(

@@ -12,17 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
-from fewview.results._intervals import (
-    PairedComparison,
-    Ranking,
-    average_ranks,
-    compare_paired,
-    split_intervals,
-    standard_error,
-)
+from fewview.results._intervals import split_intervals, standard_error
 from fewview.results._metrics import expected_calibration_error
 
 # What the results of one row have in common; class splits and episodes are summed up.
@@ -35,11 +27,6 @@ REQUIRED = (
     "dataset", "method", "way", "shot", "eta", "accuracy", "standard_error", "split_low",
     "split_high", "n_episodes", "seconds", "seconds_base",
 )  # fmt: skip
-
-# What makes tasks of one data set different questions, which are never compared or mixed.
-TASK = ("base", "way", "shot", "queries", "query_counts", "missing", "seed")
-# What makes one method, as typed, different ones.
-VARIANT = ("scaling", "padding")
 
 
 def group_of(cell: Cell) -> tuple[Hashable, ...]:
@@ -153,130 +140,6 @@ def summarise_stored(results: Iterable[Result]) -> list[Row]:
     for result in results:
         groups.setdefault(group_of(result.cell), []).append(result)
     return summarise(groups.values())
-
-
-def split_means(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, dict[str, float]]]:
-    """Mean accuracy in percent: {(data set, eta): {method: {class split: accuracy}}}.
-
-    Methods are told apart as typed; a class split is its novel classes. A data set with several
-    kinds of tasks counts as several, named by what differs (`scene15 (shot 5)`), and so does a
-    method with several scalings or paddings (`proto (scaling standard)`).
-    """
-    results = list(results)
-    tasks = _task_names(results)
-    ways = _names([(label(result.cell), result.cell) for result in results], VARIANT)
-    out: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
-    for result, task, way in zip(results, tasks, ways, strict=True):
-        cell = result.cell
-        key = split_name(cell)
-        methods = out.setdefault((task, cell.eta), {})
-        methods.setdefault(way, {})[key] = 100 * float(result.metrics.accuracy.mean())
-    return out
-
-
-def _task_names(results: Sequence[Result]) -> list[str]:
-    return _names([(result.cell.dataset, result.cell) for result in results], TASK)
-
-
-def _names(cells: Sequence[tuple[str, Cell]], fields: Sequence[str]) -> list[str]:
-    """Names of cells with those of the fields in which cells of the same name differ."""
-    kinds: dict[str, dict[str, set[Hashable]]] = {}
-    for name, cell in cells:
-        for part in fields:
-            kinds.setdefault(name, {}).setdefault(part, set()).add(getattr(cell, part))
-    out = []
-    for name, cell in cells:
-        differing = ", ".join(
-            f"{part.replace('_', ' ')} {getattr(cell, part)}"
-            for part in fields
-            if len(kinds[name][part]) > 1
-        )
-        out.append(f"{name} ({differing})" if differing else name)
-    return out
-
-
-def split_name(cell: Cell) -> str:
-    """Name a class split: its novel classes; repetitions of a fixed one differ in episodes.
-
-    Example:
-        >>> from fewview.results._cells import example_cell
-        >>> cell = example_cell(novel=("6", "7"))
-        >>> split_name(cell) == f"6,7 {cell.start}"
-        True
-    """
-    return ",".join(cell.novel) + f" {cell.start}"
-
-
-def label(cell: Cell) -> str:
-    """Name a method in comparisons: as typed, and `(tuned)` where its settings were chosen.
-
-    Example:
-        >>> from fewview.results._cells import example_cell
-        >>> label(example_cell(tune="1:4x15:padding=zero"))
-        'proto (tuned)'
-    """
-    return f"{cell.method} (tuned)" if cell.tune else cell.method
-
-
-def compare(results: Iterable[Result]) -> list[Row]:
-    """Compare methods in pairs on the class splits they share, per data set and missing rate.
-
-    Returns:
-        Rows with `dataset`, `eta` and the fields of `PairedComparison`; Holm's correction is over
-        the pairs of one data set and missing rate.
-    """
-    rows: list[Row] = []
-    for (dataset, eta), methods in split_means(results).items():
-        names = list(methods)
-        shared = _shared(methods.values())
-        if len(names) < 2 or not shared:
-            continue
-        means = [[methods[name][split] for split in shared] for name in names]
-        for pair in compare_paired(means, names):
-            rows.append({"dataset": dataset, "eta": eta} | _plain(pair))
-    return rows
-
-
-def _plain(pair: PairedComparison) -> Row:
-    from dataclasses import asdict
-
-    return {k: None if v != v else v for k, v in asdict(pair).items()}  # NaN is no JSON
-
-
-def rank(results: Iterable[Result]) -> tuple[Ranking, str]:
-    """Average ranks of methods, and what the ranked blocks are.
-
-    With several data sets a block is a data set (means over splits and missing rates, because
-    splits of one set are not independent); with one it is a class split.
-    """
-    results = list(results)
-    table = split_means(results)
-    names = list(dict.fromkeys(name for methods in table.values() for name in methods))
-    if len(names) < 2:
-        raise FewviewError("ranks need results of at least two methods")
-    # Kinds of tasks of one data set are not independent and share their blocks.
-    owner = {
-        task: result.cell.dataset
-        for task, result in zip(_task_names(results), results, strict=True)
-    }
-    datasets = set(owner.values())
-    blocks: dict[str, list[list[float]]] = {}
-    for (task, _), methods in table.items():
-        if len(methods) < len(names):
-            continue  # a method is missing here: nothing to rank
-        for split in _shared(methods.values()):
-            block = owner[task] if len(datasets) > 1 else split
-            blocks.setdefault(block, []).append([methods[name][split] for name in names])
-    if not blocks:
-        raise FewviewError("no data set and missing rate has results of all methods")
-    scores = [np.mean(rows, axis=0) for rows in blocks.values()]
-    kind = "data sets" if len(datasets) > 1 else "class splits"
-    return average_ranks(np.stack(scores), names), kind
-
-
-def _shared(tables: Iterable[dict[str, float]]) -> list[str]:
-    first, *others = tables
-    return [split for split in first if all(split in other for other in others)]
 
 
 @dataclass(frozen=True)
