@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -142,6 +145,38 @@ def test_second_writer_is_told_who_has_it(tmp_path: Path) -> None:
     with Store(path), pytest.raises(FewviewError, match=r"in use by process \d+ on"):
         Store(path, wait=0)
     Store(path, wait=0).close()
+
+
+def test_waiting_for_oneself_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with Store(path), pytest.raises(FewviewError, match=r"in use by process \d+ on .* since 20"):
+        Store(path)
+
+
+def test_a_store_that_is_closed_leaves_no_name_behind(tmp_path: Path) -> None:
+    with Store(tmp_path / "a.sqlite"):
+        assert (tmp_path / "a.sqlite.holder").exists()
+    assert not (tmp_path / "a.sqlite.holder").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_the_lock_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    code = (
+        "import sys, time\nfrom fewview.results._store import Store\n"
+        "store = Store(sys.argv[1])\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"ready\n"
+    with pytest.raises(FewviewError, match=f"in use by process {holder.pid} on"):
+        Store(path, wait=0.1)
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    messages: list[str] = []
+    Store(path, wait=5, on_wait=messages.append).close()
+    assert messages == []
 
 
 def _hold(path: str, ready: Any) -> None:

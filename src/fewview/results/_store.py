@@ -11,19 +11,21 @@ import os
 import socket
 import sqlite3
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell, Result
 from fewview.results._metrics import PER_EPISODE, EpisodeMetrics
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x66657776  # "fewv", so that a foreign SQLite file is recognised
@@ -88,7 +90,7 @@ class Store:
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self.path = str(path)
-        self._lock: IO[str] | None = None
+        self._lock: FileLock | None = None
         self._connection: sqlite3.Connection | None = None
         if self.path == MEMORY:
             self._connection = sqlite3.connect(MEMORY)
@@ -124,7 +126,8 @@ class Store:
             self._connection.close()
             self._connection = None
         if self._lock is not None:
-            self._lock.close()  # closing releases the lock; the file stays, removing it would race
+            _holder_file(Path(self.path)).unlink(missing_ok=True)
+            self._lock.release()  # its file stays, removing it would race
             self._lock = None
 
     @property
@@ -411,46 +414,35 @@ def on_local_disk(file: Path, mounts: str | None = None) -> bool:
 # ---------------------------------------------------------------------- one writer at a time
 
 
-def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> IO[str]:
+def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> FileLock:
     """Take the lock `<file>.lock`, which the operating system frees when a process ends."""
-    path = file.with_name(file.name + ".lock")
-    handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - kept open as long as the lock
-    deadline = None if wait is None else time.monotonic() + wait
-    told = False
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(f"{file}.lock", thread_local=False)  # whoever closes the store frees it
     try:
-        while not _try_lock(handle):
-            handle.seek(0)
-            holder = handle.read().strip() or "another process"
-            if deadline is not None and time.monotonic() >= deadline:
-                raise FewviewError(
-                    f"{file}: in use by {holder}; wait for it to end, or choose another --store"
-                )
-            if not told and on_wait is not None:
-                on_wait(f"{file}: in use by {holder}; waiting until it is free")
-                told = True
-            time.sleep(0.2)
-        handle.seek(0)
-        handle.truncate()
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        handle.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
-        handle.flush()
-    except BaseException:
-        handle.close()
-        raise
-    return handle
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if wait != 0 and on_wait is not None:
+                on_wait(f"{file}: in use by {_holder(file)}; waiting until it is free")
+            lock.acquire(timeout=-1 if wait is None else wait, poll_interval=0.2)
+    except (Timeout, RuntimeError):  # a RuntimeError is the lock's word for waiting for oneself
+        raise FewviewError(
+            f"{file}: in use by {_holder(file)}; wait for it to end, or choose another --store"
+        ) from None
+    # Not in the lock's own file, which waiting processes may empty.
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    text = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+    _holder_file(file).write_text(text, encoding="utf-8")
+    return lock
 
 
-def _try_lock(handle: IO[str]) -> bool:
+def _holder_file(file: Path) -> Path:
+    return file.with_name(file.name + ".holder")
+
+
+def _holder(file: Path) -> str:
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            handle.seek(1 << 20)  # beyond the text, so that others can read who holds the lock
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
+        return _holder_file(file).read_text(encoding="utf-8").strip() or "another process"
+    except OSError:
+        return "another process"
