@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
-from fewview.evaluate._grid import make_method, units
+from fewview.evaluate._grid import make_method, pieces_of, units
 from fewview.evaluate._progress import PlainProgress, Progress
 from fewview.evaluate._runner import Outcome
 from fewview.methods.proto import Proto
@@ -163,6 +164,21 @@ def test_plan_reuses_what_is_prepared() -> None:
     order = [(cell.split, cell.scaling, cell.method) for cell in cells]
     assert order == sorted(order, key=lambda item: (item[0], item[1]))
     assert [len(unit) for unit in units(cells)] == [2] * 6
+
+
+def test_only_what_shares_its_learning_is_handed_out_together() -> None:
+    """Marginal learns for every rate anew, CPM in every task, COMPLETER once for all rates."""
+    shared, anew = ("proto", "completer:train_on=base"), ("marginal", "cpm", "cpm:train_on=base")
+    grid = small(methods=",".join((*shared, *anew)))
+    cells = plan(grid)
+    pieces = pieces_of(grid, cells, slots=2)
+    assert [cell for piece in pieces for cell in piece] == cells
+    assert {piece[0].method for piece in pieces if len(piece) == 2} == set(shared)
+    assert {piece[0].method for piece in pieces if len(piece) == 1} == set(anew)
+    # Too few pieces to go round, or settings to choose for every rate: cell by cell.
+    assert len(pieces_of(grid, cells, slots=8)) == len(cells)
+    tuned = replace(grid, tune=True)
+    assert len(pieces_of(tuned, plan(tuned), slots=1)) == len(cells)
 
 
 def test_options_of_the_command_line() -> None:
@@ -375,14 +391,77 @@ def test_ctrl_c_is_clean_and_leaves_no_workers(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode in (130, 0)
     assert "Traceback" not in errors
+    nobody_is_left(process.pid)
+
+
+def nobody_is_left(group: int) -> None:
     deadline = time.monotonic() + 20  # dead ones count until the system has cleared them away
     while time.monotonic() < deadline:
         try:
-            os.killpg(process.pid, 0)
+            os.killpg(group, 0)
         except ProcessLookupError:
             return
         time.sleep(0.1)
     pytest.fail("a worker process is left")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_a_killed_parent_leaves_no_workers(tmp_path: Path) -> None:
+    store = tmp_path / "a.sqlite"
+    process = subprocess.Popen(
+        _command(store, tmp_path / "a.json", jobs=2), stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    while _stored(store) < 1 and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    nobody_is_left(process.pid)
+
+
+SCRIPT = """
+import os
+from fewview import FewviewError, Proto
+from fewview.engine._registry import register
+from fewview.evaluate import make_grid, run
+
+@register("mine")
+class Mine(Proto):
+    def scores(self, batch, state):
+        if "WHAT" == "die":
+            os.kill(os.getpid(), 9)
+        if "WHAT" == "complain":
+            raise FewviewError("cannot be done")
+        return super().scores(batch, state)
+
+try:
+    outcome = run(make_grid(["digits"], methods="mine", splits=3, episodes=2), jobs=2)
+    print(outcome.computed, outcome.failures)
+except FewviewError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("work", r"3 \(\)"),
+        ("complain", "cannot be done"),
+        (
+            "die",
+            "a worker process ended at digits split 0 eta 0 mine or digits split 1 eta 0 mine "
+            r"\(exit code -9.*lower --jobs\). What was finished is stored",
+        ),
+    ],
+)
+def test_methods_of_a_script_in_processes(what: str, said: str, tmp_path: Path) -> None:
+    """The script needs no guard; what happens in a worker process is told here."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("WHAT", what))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert re.fullmatch(said, done.stdout.strip()), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_cells_are_exactly_the_documented_fields() -> None:

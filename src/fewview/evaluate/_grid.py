@@ -370,24 +370,40 @@ def _class_texts(data: MultiViewData) -> list[str]:
     return texts if len(set(texts)) == len(texts) else [repr(label) for label in labels]
 
 
-def units(cells: list[Cell], shared: bool = True) -> list[list[Cell]]:
-    """Cut cells into pieces of work that one process should do in one go.
-
-    Args:
-        cells: in the order of `plan`.
-        shared: keep the missing rates of one method and split together, so that what is learnt
-            from base classes is learnt once.
-
-    Example:
-        >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=2)
-        >>> [len(unit) for unit in units(plan(grid))]
-        [2, 2]
-    """
-    if not shared:
-        return [[cell] for cell in cells]
+def units(cells: list[Cell]) -> list[list[Cell]]:
+    """Keep together the missing rates of one method and split, in the order of `plan`."""
     return [
         list(group)
         for _, group in groupby(cells, key=lambda cell: (cell.dataset, cell.split, cell.method))
+    ]
+
+
+def pieces_of(grid: Grid, cells: list[Cell], slots: int) -> list[list[Cell]]:
+    """Cut cells into pieces of work for processes.
+
+    Cells that share what is learnt from base classes stay together, if there are enough pieces to
+    go round. The others are single cells, so that little is lost with a process.
+
+    Example:
+        >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=4)
+        >>> [len(pieces_of(grid, plan(grid), slots)) for slots in (2, 8)]
+        [4, 8]
+    """
+    whole = units(cells)
+    # A choice of settings takes longer than all else and is made for every missing rate.
+    if grid.tune or len(whole) < 2 * slots:
+        return [[cell] for cell in cells]
+    tags = {text: make_method(text, grid).tags for text in dict.fromkeys(grid.methods)}
+    alone = {
+        text
+        for text, tag in tags.items()
+        # Learns for every missing rate anew, or trains networks in every task.
+        if "missing" in tag.prepare_depends_on or (tag.trained and not tag.needs_base)
+    }
+    return [
+        piece
+        for unit in whole
+        for piece in ([[cell] for cell in unit] if unit[0].method in alone else [unit])
     ]
 
 

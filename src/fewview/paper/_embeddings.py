@@ -18,7 +18,7 @@ from fewview.engine._contract import Method, Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import Grid, make_method, settings
-from fewview.evaluate._runner import scaled
+from fewview.evaluate._workbench import scaled
 from fewview.numerics._batch import EpisodeBatch
 from fewview.paper._studies import Wish
 from fewview.samples._data import MultiViewData

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from fewview.engine._registry import names as method_names
-from fewview.evaluate._runner import versions
+from fewview.evaluate._workbench import versions
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.paper._embeddings import Cloud, latent_cloud, set_stage, tsne

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fewview.datasets._catalogue import get_spec
 from fewview.drawing._charts import COLOURS
-from fewview.evaluate._runner import versions
+from fewview.evaluate._workbench import versions
 from fewview.ground._rows import Row
 from fewview.methods.ugda._ugda import UGDA
 from fewview.paper._beside import protocol

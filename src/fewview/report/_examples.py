@@ -185,7 +185,7 @@ def _example(
     from fewview.engine._registry import create
     from fewview.episodes._sampler import EpisodeSampler
     from fewview.evaluate._grid import rows_of
-    from fewview.evaluate._runner import scaled
+    from fewview.evaluate._workbench import scaled
 
     novel = rows_of(setting.source.data, cell.novel)
     base = rows_of(setting.base.data, cell.base_classes)
@@ -237,7 +237,7 @@ def _example(
 
 def _wrong(method: Method, novel: Any, base: Any, task: Any, episodes: Episodes) -> Any:
     """Which samples of an episode a method gets wrong, [samples]; supports are never wrong."""
-    from fewview.evaluate._runner import scaled
+    from fewview.evaluate._workbench import scaled
 
     prepared = method.prepare_base(base, task)
     batch = scaled(method, novel, prepared).gather(episodes).without_query_labels()
@@ -249,7 +249,7 @@ def _wrong(method: Method, novel: Any, base: Any, task: Any, episodes: Episodes)
 def _latent(panel: Panel, novel: Any, base: Any, task: Any, episodes: Episodes) -> Picture | None:
     """Where UGDA moves the queries, if the panel has it: its latent space without its anchors."""
     from fewview.engine._registry import create
-    from fewview.evaluate._runner import scaled
+    from fewview.evaluate._workbench import scaled
 
     if not any(name.split(":")[0].split(" ")[0] == "ugda" for name in panel.results):
         return None
