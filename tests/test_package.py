@@ -61,7 +61,7 @@ def test_there_are_files_in_every_room() -> None:
 UNSETTLED = (
     "engine/_rejection.py", "engine/_trained.py", "engine/_estimator.py", "engine/_contract.py",
     "engine/_registry.py", "engine/_saving.py", "engine/_encoding.py", "engine/_checks.py",
-    "episodes/__init__.py", "results/_stale.py",
+    "episodes/__init__.py",
     "files/_annotated.py",
     "files/_folders.py", "files/_formats.py", "files/_kinds.py", "files/_matlab.py",
     "files/_npz.py", "files/_tables.py",

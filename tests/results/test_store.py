@@ -6,14 +6,17 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fewview import create
 from fewview.results._cells import Cell, Result, content_hash, example_cell
 from fewview.results._metrics import measure
+from fewview.results._stale import status, version_key
 from fewview.results._store import Store, on_local_disk, parse_condition
 from fewview.samples import FewviewError
 
@@ -235,3 +238,15 @@ def test_network_disks_get_no_write_ahead_log() -> None:
     assert not on_local_disk(Path("/home/me/a"), mounts)
     assert on_local_disk(Path("/home/me/fast/a"), mounts)
     assert not on_local_disk(Path("/home/me/fast/a"), "")
+
+
+def test_older_versions_and_unknown_methods_are_recognised() -> None:
+    present = example_cell(method_version=version_key(create("proto")))
+    assert status(present) == "current"
+    assert status(replace(present, sampler_version=0)) == "stale"
+    assert status(replace(present, method_version="0")) == "stale"
+    assert status(replace(present, method="no-such-method")) == "unknown"
+    assert status(replace(present, method_class="Match")) == "unknown"
+    parts = create("rfs+ugda")
+    assert "UGDA" in version_key(parts)
+    assert version_key(parts).startswith(f"{parts.version}(")

@@ -7,7 +7,7 @@ added, none is renamed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,11 @@ REQUIRED = (
     "dataset", "method", "way", "shot", "eta", "accuracy", "standard_error", "split_low",
     "split_high", "n_episodes", "seconds", "seconds_base",
 )  # fmt: skip
+# Fields of cells that rows have besides.
+TOLD = (
+    "scaling", "padding", "base", "queries", "query_counts", "missing", "seed", "dtype", "device",
+    "method_version",
+)  # fmt: skip
 
 
 def group_of(cell: Cell) -> tuple[Hashable, ...]:
@@ -35,14 +40,10 @@ def group_of(cell: Cell) -> tuple[Hashable, ...]:
 
 
 def summarise(groups: Iterable[Sequence[Result]]) -> list[Row]:
-    """Sum every group of results up into one row.
+    """Sum every group of results, which differ in class split or repetition, up into one row.
 
-    Args:
-        groups: results that differ in class split (or repetition) only.
-
-    Returns:
-        Rows in the order of the groups; accuracies and their errors in percent, `split_low` and
-        `split_high` None where there is one fixed split.
+    Accuracies and their errors are in percent; `split_low` and `split_high` are None where there is
+    one fixed split.
     """
     rows: list[Row] = []
     shapes: dict[tuple[int, int], list[int]] = {}
@@ -76,11 +77,7 @@ def _row(results: Sequence[Result], table: Any) -> Row:
 
     chosen = sorted({result.chosen for result in results if result.chosen})
     return {
-        "dataset": cell.dataset,
-        "method": cell.method,
-        "way": cell.way,
-        "shot": cell.shot,
-        "eta": cell.eta,
+        **{name: getattr(cell, name) for name in ("dataset", "method", "way", "shot", "eta")},
         "accuracy": 100 * float(table.mean()),
         "standard_error": 100 * standard_error(table),
         "split_low": float(means.min()) if several else None,
@@ -96,38 +93,21 @@ def _row(results: Sequence[Result], table: Any) -> Row:
         "log_loss": mean("log_loss"),
         "brier": mean("brier"),
         "ece": expected_calibration_error(bins),
-        "scaling": cell.scaling,
-        "padding": cell.padding,
-        "base": cell.base,
-        "queries": cell.queries,
-        "query_counts": cell.query_counts,
-        "missing": cell.missing,
-        "seed": cell.seed,
-        "dtype": cell.dtype,
-        "device": cell.device,
-        "method_version": cell.method_version,
+        **{name: getattr(cell, name) for name in TOLD},
         "tuned": bool(cell.tune),
         "chosen": chosen,
     }
 
 
 def summarise_planned(cells: Sequence[Cell], results: dict[str, Result]) -> list[Row]:
-    """Sum up the cells of a plan, methods named as they were typed, in the order of the plan.
-
-    Args:
-        cells: the plan.
-        results: by content hash; cells without a result are left out.
-    """
-    from dataclasses import replace
-
+    """Sum up the cells of a plan that have results, methods as typed, in the order of the plan."""
     groups: dict[Hashable, list[Result]] = {}
     for cell in cells:
         found = results.get(cell.hash)
         if found is not None:
             # The store may know this cell under another spelling of the same method.
-            groups.setdefault((cell.dataset, cell.method, cell.eta), []).append(
-                replace(found, cell=cell)
-            )
+            key = (cell.dataset, cell.method, cell.eta)
+            groups.setdefault(key, []).append(replace(found, cell=cell))
     return summarise(groups.values())
 
 
@@ -135,6 +115,19 @@ def summarise_stored(results: Iterable[Result]) -> list[Row]:
     """Sum up whatever a store holds, one row per group of comparable cells.
 
     Settings chosen on base classes may differ between splits; they are one row all the same.
+
+    Args:
+        results: of a store.
+
+    Returns:
+        Rows as `fewview bench --json` writes them: accuracies and their errors in percent.
+
+    Example:
+        >>> from fewview.evaluate import Grid, run
+        >>> outcome = run(Grid(datasets=("digits",), methods=("proto",), splits=2, episodes=5))
+        >>> (row,) = summarise_stored(outcome.results.values())
+        >>> row["method"], row["n_splits"], row["n_episodes"]
+        ('proto', 2, 10)
     """
     groups: dict[Hashable, list[Result]] = {}
     for result in results:
