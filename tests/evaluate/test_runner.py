@@ -20,7 +20,7 @@ from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
-from fewview.evaluate._grid import make_method, pieces_of, units
+from fewview.evaluate._grid import class_names, make_method, pieces_of, rows_of, units
 from fewview.evaluate._progress import PlainProgress, Progress
 from fewview.evaluate._runner import Outcome
 from fewview.methods.proto import Proto
@@ -181,6 +181,12 @@ def test_only_what_shares_its_learning_is_handed_out_together() -> None:
     assert len(pieces_of(tuned, plan(tuned), slots=1)) == len(cells)
 
 
+def test_classes_are_written_in_the_order_of_the_data() -> None:
+    data = MultiViewData([[1.0], [2.0], [3.0]], labels=[10, 9, 10])
+    assert class_names(data, [10, 9]) == ("9", "10")
+    assert len(rows_of(data, ["10"])) == 2
+
+
 def test_options_of_the_command_line() -> None:
     assert make_method("proto", small(scaling="paper", padding="paper")).padding == "zero"
     assert make_method("proto:padding=base", small(padding="zero")).padding == "base"
@@ -278,6 +284,13 @@ def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -
     assert len(caught) == 1  # the gaps are meant to be there
     assert [row["n_splits"] for row in advice.rows] == [3, 3, 3]
     assert "eta 0.17 " in capsys.readouterr().err
+
+
+def test_advice_on_one_division_says_nothing_of_chance() -> None:
+    advice = give_advice(toy("one"), methods="proto,match", splits=1, episodes=2)
+    assert len(advice.rows) == 4
+    assert "nan" not in advice.sentence
+    assert "not clearly worse" in advice.sentence
 
 
 def test_base_from_other_data() -> None:
