@@ -21,7 +21,12 @@ from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
 from fewview.evaluate._grid import class_names, make_method, pieces_of, rows_of, units
-from fewview.evaluate._progress import PlainProgress, Progress
+from fewview.evaluate._progress import (
+    PlainProgress,
+    Progress,
+    describe_plan,
+    describe_seconds,
+)
 from fewview.evaluate._runner import Outcome
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
@@ -154,6 +159,10 @@ def test_progress_lines(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "4 cells: 0 already stored, 4 to compute"
     assert lines[-1].startswith("[4/4] digits split 1 eta 0.5 proto: ")
+    assert describe_plan(12, 4, 2) == (
+        "12 cells: 4 already stored, 8 to compute (2 of them stale: stored by an older version)"
+    )
+    assert [describe_seconds(t) for t in (12.3, 150, 9000)] == ["12 s", "2.5 min", "2.5 h"]
 
 
 # ---------------------------------------------------------------------- planning

@@ -25,6 +25,8 @@ def test_present_settings_come_first_and_typed_ones_stay() -> None:
     assert len(listed) == len({tuple(setting.items()) for setting in listed})
     assert all(set(setting) == {"scaling"} for setting in candidates(create("proto"), ["padding"]))
     assert describe_tuning([]) == ""
+    text = describe_tuning([{"padding": "episode"}, {"padding": "zero"}])
+    assert text == "1:4x15:padding=episode|zero"
 
 
 def test_folds_are_of_base_classes_only() -> None:

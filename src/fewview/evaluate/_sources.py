@@ -29,21 +29,10 @@ class Source:
 
     Attributes:
         name: shown in results, and part of what episodes are drawn from.
-        data: the samples.
         known: whether this is one of `fewview.datasets.names()`.
-        n_base: number of base classes.
-        n_novel: number of novel classes.
-        way: classes per task, by default.
-        shot: supports per class, by default.
-        queries: queries per class, by default; None means as many as fit, at most 15.
+        queries: per class, by default; None means as many as fit, at most 15.
         base_from: the data set that base classes come from, if not this one.
         given: the split written in a user's file, if any.
-        data_dir: folder of data files.
-
-    Example:
-        >>> source = find_source("digits")
-        >>> source.way, source.n_base, source.n_novel, source.split(0).index
-        (3, 6, 4, 0)
     """
 
     name: str
@@ -67,20 +56,14 @@ class Source:
         """Return one class split; a fixed one whatever the index."""
         if self.given is not None:
             return self.given
-        if self.known:
-            labels = self.data.classes.tolist()
-            return class_split(self.name, index, labels, seed=seed, data_dir=self.data_dir)
         classes = self.data.classes.tolist()
+        if self.known:
+            return class_split(self.name, index, classes, seed=seed, data_dir=self.data_dir)
         return draw_split(classes, self.n_base, self.n_novel, index, seed, self.name)
 
     @property
     def n_splits(self) -> int | None:
-        """In how many ways the classes can be split; None where repetitions take other episodes.
-
-        Example:
-            >>> find_source("digits").n_splits
-            210
-        """
+        """In how many ways the classes can be split; None where repetitions take other episodes."""
         if self.fixed:
             return None
         return comb(len(self.data.classes), self.n_novel)

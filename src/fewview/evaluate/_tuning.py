@@ -45,18 +45,7 @@ class Choice:
 
 
 def candidates(method: Method, fixed: Collection[str] = ()) -> list[dict[str, Any]]:
-    """List the settings to choose from, the method's present ones first.
-
-    Args:
-        method: with a `tune_grid`.
-        fixed: parameters that the user has set and that stay as they are.
-
-    Example:
-        >>> from fewview.engine._registry import create
-        >>> settings = candidates(create("proto"), fixed=["scaling"])
-        >>> [setting["padding"] for setting in settings][:2]
-        ['episode', 'zero']
-    """
+    """List the settings to choose from, the present ones first; what is fixed stays."""
     choices = {name: values for name, values in method.tune_grid.items() if name not in fixed}
     if not choices:
         return []
@@ -67,12 +56,7 @@ def candidates(method: Method, fixed: Collection[str] = ()) -> list[dict[str, An
 
 
 def describe_tuning(settings: list[dict[str, Any]]) -> str:
-    """Write the rule of choice in one line; part of a result's key.
-
-    Example:
-        >>> describe_tuning([{"padding": "episode"}, {"padding": "zero"}])
-        '1:4x15:padding=episode|zero'
-    """
+    """Write the rule of choice in one line; part of a result's key."""
     if not settings:
         return ""
     values = {name: dict.fromkeys(str(s[name]) for s in settings) for name in sorted(settings[0])}
