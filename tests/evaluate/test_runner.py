@@ -20,7 +20,7 @@ from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
-from fewview.evaluate._grid import class_names, make_method, pieces_of, rows_of, units
+from fewview.evaluate._grid import class_names, make_method, pieces_of, rows_of, splits_of, units
 from fewview.evaluate._progress import (
     PlainProgress,
     Progress,
@@ -28,6 +28,7 @@ from fewview.evaluate._progress import (
     describe_seconds,
 )
 from fewview.evaluate._runner import Outcome
+from fewview.evaluate._sources import find_source
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
 from fewview.results._summaries import REQUIRED, summarise_planned
@@ -267,6 +268,13 @@ def test_own_data_from_memory_and_from_a_file(tmp_path: Path) -> None:
     assert cell.novel[0].startswith("class ")
     one, two = ([r.metrics.accuracy.tolist() for r in o.results.values()] for o in (memory, file))
     assert one == two
+
+
+def test_sources_know_what_is_usual() -> None:
+    digits, own = find_source("digits"), find_source(toy(n_classes=10))
+    assert (digits.way, digits.n_base, digits.n_novel, digits.n_splits) == (3, 6, 4, 210)
+    assert (own.n_base, own.n_novel, own.way, own.fitting_queries(1)) == (6, 4, 4, 11)
+    assert [row[1:] for row in splits_of(small(), digits)] == [(0, 0, 6), (1, 0, 6)]
 
 
 def test_patterns_of_the_data_decide_eta() -> None:

@@ -28,19 +28,12 @@ PLAIN = ("concat-logistic", "concat-hgb")
 
 @dataclass(frozen=True)
 class Advice:
-    """A ranking of methods on somebody's data.
+    """A ranking of methods on somebody's data."""
 
-    Attributes:
-        rows: one per method, the best first, as `bench` gives them.
-        method: the recommended one, as typed.
-        sentence: why.
-        outcome: everything that was computed.
-    """
-
-    rows: list[Row]
-    method: str
-    sentence: str
-    outcome: Outcome
+    rows: list[Row]  # one per method, the best first, as `bench` gives them
+    method: str  # the recommended one, as typed
+    sentence: str  # why
+    outcome: Outcome  # everything that was computed
 
 
 def give_advice(

@@ -50,23 +50,14 @@ class Job:
 
 @dataclass
 class Answer:
-    """What a worker reports of a piece of work.
+    """What a worker reports of a piece of work."""
 
-    Attributes:
-        worker: address of the worker.
-        refused: why this worker must not compute cells of this run, or empty.
-        lacking: checksums of data that the worker does not have.
-        error: an error in the input, which ends the run.
-        done: one event per computed cell, in order; fewer than sent when time was up.
-        seconds: per computed cell.
-    """
-
-    worker: str
-    refused: str = ""
-    lacking: tuple[str, ...] = ()
-    error: str = ""
-    done: list[Event] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    worker: str  # its address
+    refused: str = ""  # why this worker must not compute cells of this run
+    lacking: tuple[str, ...] = ()  # checksums of data that the worker does not have
+    error: str = ""  # in the input; ends the run
+    done: list[Event] = field(default_factory=list)  # in order; fewer than sent when time is up
+    seconds: list[float] = field(default_factory=list)  # per computed cell
 
 
 def make_entrance() -> Callable[..., Any]:
@@ -112,9 +103,6 @@ def compute(
         work: pickled (cells, choices of settings).
         budget: seconds after which no further cell is begun; the first one always is.
         data: what the client sent.
-
-    Returns:
-        A pickled `Answer`.
     """
     for item in data:
         _keep(item.fingerprint, item)
@@ -256,12 +244,6 @@ def single_thread() -> Iterator[None]:
 
     Libraries count threads for the whole process, so the first cell in sets them to one and the
     last cell out puts back what was there.
-
-    Example:
-        >>> import torch
-        >>> with single_thread():
-        ...     torch.get_num_threads()
-        1
     """
     import torch
     from threadpoolctl import threadpool_limits

@@ -200,6 +200,7 @@ def plan(grid: Grid) -> list[Cell]:
     """
     methods = {text: make_method(text, grid) for text in dict.fromkeys(grid.methods)}
     ordered = sorted(methods, key=lambda text: methods[text].scaling)
+    fields = {text: method_fields(methods[text], text, grid) for text in ordered}
     cells: list[Cell] = []
     for setting in settings(grid):
         source, base = setting.source, setting.base
@@ -230,7 +231,7 @@ def plan(grid: Grid) -> list[Cell]:
                 "fixed": source.fixed,
             }
             cells += [
-                Cell(eta=eta, method=text, **common, **method_fields(methods[text], text, grid))
+                Cell(eta=eta, method=text, **common, **fields[text])
                 for text in ordered
                 for eta in setting.etas
             ]

@@ -46,21 +46,13 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class OpenSetMetrics:
-    """Metrics of some episodes, one number each.
+    """Metrics of some episodes, one number each."""
 
-    Attributes:
-        accuracy: share of known queries classified rightly.
-        auroc: area under the curve of finding unknown queries by typicality.
-        precision: of the queries rejected when 90 % of the unknown ones are.
-        auroc_of_probability: the same area, by the largest probability.
-        way: known classes per task.
-    """
-
-    accuracy: FloatArray
-    auroc: FloatArray
-    precision: FloatArray
-    auroc_of_probability: FloatArray
-    way: int
+    accuracy: FloatArray  # share of known queries classified rightly
+    auroc: FloatArray  # area under the curve of finding unknown queries by typicality
+    precision: FloatArray  # of the queries rejected when 90 % of the unknown ones are
+    auroc_of_probability: FloatArray  # the same area, by the largest probability
+    way: int  # known classes per task
 
 
 def precision_at_recall(unknown: NDArray[np.bool_], strangeness: FloatArray) -> float:

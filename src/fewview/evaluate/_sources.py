@@ -25,26 +25,18 @@ MAX_SPLITS = 10_000
 
 @dataclass(frozen=True)
 class Source:
-    """Data and what is usually done with them.
+    """Data and what is usually done with them."""
 
-    Attributes:
-        name: shown in results, and part of what episodes are drawn from.
-        known: whether this is one of `fewview.datasets.names()`.
-        queries: per class, by default; None means as many as fit, at most 15.
-        base_from: the data set that base classes come from, if not this one.
-        given: the split written in a user's file, if any.
-    """
-
-    name: str
+    name: str  # shown in results, and part of what episodes are drawn from
     data: MultiViewData
-    known: bool
+    known: bool  # one of `fewview.datasets.names()`
     n_base: int
     n_novel: int
     way: int
     shot: int
-    queries: int | None
-    base_from: str | None = None
-    given: ClassSplit | None = None
+    queries: int | None  # None: as many as fit, at most 15
+    base_from: str | None = None  # the data set that base classes come from, if not this one
+    given: ClassSplit | None = None  # written in a user's file
     data_dir: str | None = None
 
     @property
@@ -112,12 +104,6 @@ def find_source(
         all_novel: base classes come from elsewhere, so that all classes of a user's own data are
             novel ones.
         as_base: the data only lend their classes as base classes, so few of them will do.
-
-    Example:
-        >>> data = MultiViewData(np.ones((40, 2)), labels=np.repeat(np.arange(10), 4))
-        >>> source = find_source(data)
-        >>> source.n_base, source.n_novel, source.way, source.fitting_queries(1)
-        (6, 4, 4, 3)
     """
     if isinstance(dataset, MultiViewData):
         return _own(dataset, dataset.name or "data", None, all_novel, as_base)

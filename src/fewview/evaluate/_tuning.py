@@ -31,17 +31,11 @@ Scorer = Callable[[Method, MultiViewData, Episodes, Prepared], EpisodeMetrics]
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen on base classes.
+    """What was chosen on base classes."""
 
-    Attributes:
-        parameters: the best setting.
-        accuracy: of every candidate, in the order they were tried.
-        seconds: that choosing took.
-    """
-
-    parameters: dict[str, Any]
-    accuracy: tuple[float, ...]
-    seconds: float
+    parameters: dict[str, Any]  # the best setting
+    accuracy: tuple[float, ...]  # of every candidate, in the order they were tried
+    seconds: float  # that choosing took
 
 
 def candidates(method: Method, fixed: Collection[str] = ()) -> list[dict[str, Any]]:

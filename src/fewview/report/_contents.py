@@ -19,38 +19,17 @@ from fewview.results._stale import STALE, UNKNOWN, statuses
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything that a page is made of.
-
-    Attributes:
-        panels: comparable results.
-        methods: labels over all panels, best mean rank first; a method looks the same everywhere.
-        results: what was read and is shown.
-        stale: how many results of older versions were left out.
-        unknown: methods that this installation does not know; their results are shown.
-    """
+    """Everything that a page is made of."""
 
     panels: list[Panel]
-    methods: list[str]
-    results: list[Result]
-    stale: int
-    unknown: list[str]
+    methods: list[str]  # of all panels, best mean place first; a method looks the same everywhere
+    results: list[Result]  # what was read and is shown
+    stale: int  # how many results of older versions were left out
+    unknown: list[str]  # methods that this installation does not know; their results are shown
 
 
 def collect(results: Sequence[Result]) -> Contents:
-    """Sort results into panels.
-
-    Args:
-        results: of a store.
-
-    Returns:
-        The contents; a store without current results is an error that says what to do.
-
-    Example:
-        >>> collect([])
-        Traceback (most recent call last):
-        ...
-        fewview.FewviewError: there are no results to report; 'fewview bench' ...
-    """
+    """Sort results into panels; a store without current results is an error."""
     if not results:
         raise FewviewError(
             "there are no results to report; 'fewview bench' computes some, and 'fewview results' "
@@ -93,23 +72,14 @@ def rankings(contents: Contents) -> list[Ranked]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a method takes and gives in a panel: means over missing rates and class splits.
-
-    Attributes:
-        method: its label.
-        milliseconds: of scoring, per episode.
-        seconds_base: of preparing from base classes, per class split.
-        accuracy: percent.
-        efficient: no other method is both faster and better.
-        complete: whether it has all missing rates of the panel; others are not comparable.
-    """
+    """What a method takes and gives in a panel: means over missing rates and class splits."""
 
     method: str
-    milliseconds: float
-    seconds_base: float
-    accuracy: float
-    efficient: bool
-    complete: bool
+    milliseconds: float  # of scoring, per episode
+    seconds_base: float  # of preparing from base classes, per class split
+    accuracy: float  # percent
+    efficient: bool  # no other method is both faster and better
+    complete: bool  # it has all missing rates of the panel; others are not comparable
 
 
 def costs(panel: Panel) -> list[Cost]:
@@ -139,23 +109,13 @@ def costs(panel: Panel) -> list[Cost]:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far the probabilities of a method can be trusted, pooled over rates and splits.
-
-    Attributes:
-        method: its label.
-        points: (mean probability, share right, queries) of every bin that has enough queries.
-        error: expected calibration error.
-        confidence: mean probability of the predicted class.
-        accuracy: share of right predictions.
-        log_loss: mean over episodes.
-        brier: mean over episodes.
-    """
+    """How far the probabilities of a method can be trusted, pooled over rates and splits."""
 
     method: str
-    points: list[tuple[float, float, int]]
-    error: float
-    confidence: float
-    accuracy: float
+    points: list[tuple[float, float, int]]  # mean probability, share right, queries of a bin
+    error: float  # expected calibration error
+    confidence: float  # mean probability of the predicted class
+    accuracy: float  # share of right predictions
     log_loss: float
     brier: float
 
@@ -163,9 +123,7 @@ class Reliability:
 def reliabilities(panel: Panel, least: int = 20) -> list[Reliability]:
     """Reliability of the methods of a panel, best calibrated first.
 
-    Args:
-        panel: comparable results.
-        least: queries that a bin needs to be drawn; fewer say little.
+    A bin with fewer queries than `least` says little and gives no point.
     """
     out = []
     for name, by_eta in panel.results.items():

@@ -78,17 +78,11 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Panel:
-    """Comparable results: the same data, task and episodes.
+    """Comparable results: the same data, task and episodes."""
 
-    Attributes:
-        title: the data set, and what tells it from other panels of the same set.
-        cell: any of its cells, for what they share.
-        results: {method: {eta: results, one per class split}}.
-    """
-
-    title: str
-    cell: Cell
-    results: dict[str, dict[float, list[Result]]]
+    title: str  # the data set, and what tells it from other panels of the same set
+    cell: Cell  # any of its cells, for what they share
+    results: dict[str, dict[float, list[Result]]]  # {method: {eta: one per class split}}
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -186,12 +180,6 @@ def fair(units: Mapping[str, Iterable[Unit]]) -> tuple[list[str], list[Unit]]:
     A method that has hardly begun would leave few units to compare anything on; so the choice
     is the one with most results, number of methods times number of shared units.
 
-    Args:
-        units: {method: its units}.
-
-    Returns:
-        Methods, and shared units in the order of the first method.
-
     Example:
         >>> fair({"a": [1, 2, 3], "b": [1, 2, 3], "late": [1]})
         (['a', 'b'], [1, 2, 3])
@@ -211,21 +199,13 @@ def fair(units: Mapping[str, Iterable[Unit]]) -> tuple[list[str], list[Unit]]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods of a panel on the class splits that all of them have.
+    """Methods of a panel on the class splits that all of them have."""
 
-    Attributes:
-        panel: title of the panel.
-        eta: missing rate; None is the mean over all of them.
-        names: methods that take part.
-        means: their accuracy in percent, [methods, splits].
-        left_out: methods without all of these class splits.
-    """
-
-    panel: str
-    eta: float | None
+    panel: str  # its title
+    eta: float | None  # None is the mean over all missing rates
     names: list[str]
-    means: Float64Array
-    left_out: list[str]
+    means: Float64Array  # accuracy in percent, [methods, splits]
+    left_out: list[str]  # methods without all of these class splits
 
     def rows(self) -> list[Row]:
         """One row per pair: `dataset`, `eta` and the fields of `PairedComparison`."""
@@ -267,31 +247,18 @@ def compare(results: Iterable[Result]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Winner:
-    """Who is best at one place, by how much, and how sure that is.
+    """Who is best at one place, by how much, and how sure that is."""
 
-    Attributes:
-        panel: title of the panel.
-        eta: missing rate; None is the mean over all of them.
-        best: method with the highest mean accuracy on the shared class splits.
-        accuracy: of it, percent.
-        second: the next one, or None.
-        pair: the paired comparison of the two, best first; None without a second.
-        tied: methods that the test does not tell apart from the best, the second included.
-        n_splits: number of shared class splits.
-        n_methods: number of methods compared.
-        left_out: methods without all of these class splits.
-    """
-
-    panel: str
-    eta: float | None
-    best: str
-    accuracy: float
+    panel: str  # its title
+    eta: float | None  # None is the mean over all missing rates
+    best: str  # has the highest mean accuracy on the shared class splits
+    accuracy: float  # of the best, percent
     second: str | None
-    pair: PairedComparison | None
-    tied: list[str]
+    pair: PairedComparison | None  # the best against the second
+    tied: list[str]  # not told apart from the best by the test, the second included
     n_splits: int
     n_methods: int
-    left_out: list[str]
+    left_out: list[str]  # methods without all of these class splits
 
     @property
     def clear(self) -> bool:
