@@ -50,29 +50,11 @@ def give_advice(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Advice:
-    """Cross-validate methods on data and recommend one.
+    """Cross-validate methods on labelled data, with the gaps they have, and recommend one.
 
-    Args:
-        data: labelled samples, with the gaps they have.
-        methods: separated by commas; `all` is every method that trains no network. The plain
-            scikit-learn baselines always take part.
-        shot: supports per class.
-        way: classes per task; up to 5 when None.
-        queries: queries per class; up to 15 when None.
-        splits: how often classes are divided into base and new ones; fewer, with a warning, if
-            there are not so many ways.
-        episodes: tasks per division.
-        seed: of divisions and tasks.
-        store: file of results; `"none"` keeps nothing.
-        jobs: number of processes.
-        progress: is told how far the run is.
-
-    Example:
-        >>> from fewview.engine._checks import synthetic_data
-        >>> data = MultiViewData.concat(synthetic_data())
-        >>> advice = give_advice(data, methods="proto", splits=2, episodes=3)
-        >>> len(advice.rows), advice.sentence.startswith("Use ")
-        (3, True)
+    The plain scikit-learn baselines always take part. Classes are divided into base and new ones
+    `splits` times; fewer, with a warning, if there are not so many ways. What is None is chosen: up
+    to 5 classes a task, up to 15 queries a class.
     """
     wanted = dict.fromkeys([*expand(methods), *PLAIN])
     ways = find_source(data).n_splits
@@ -97,8 +79,8 @@ def give_advice(
     if not rows:
         raise FewviewError(f"no method ran through: {outcome.failures[0][1]}")
     rows = sorted(rows, key=lambda row: (-row["accuracy"], row["seconds"]))
-    return Advice(rows, rows[0]["method"], recommend(rows, compare(outcome.results.values())),
-                  outcome)  # fmt: skip
+    sentence = recommend(rows, compare(outcome.results.values()))
+    return Advice(rows, rows[0]["method"], sentence, outcome)
 
 
 class _OwnRate:

@@ -38,17 +38,10 @@ WORKERS_EVERY = 1.0
 
 @dataclass(frozen=True)
 class ClusterExecutor:
-    """Computes on the workers of a Dask scheduler.
+    """Computes on the workers of a Dask scheduler."""
 
-    Args:
-        address: of the scheduler, for instance `"tcp://host:8786"`, or `"tls://host:8786"` with
-            certificates in Dask's configuration.
-        patience: seconds to wait for workers when there are none.
-        connect_timeout: seconds to wait for the scheduler.
-    """
-
-    address: str
-    patience: float = 60.0
+    address: str  # tcp://host:8786, or tls:// with certificates in Dask's configuration
+    patience: float = 60.0  # seconds to wait for workers when there are none
     connect_timeout: float = 8.0
 
     def work(
@@ -241,12 +234,7 @@ class _Run:
             self.submit(pieces, allowed)
 
     def next_piece(self, share: int, target: float) -> _Piece:
-        """Take the next piece, with neighbours known to be small.
-
-        Args:
-            share: cells that are a fair share of what is left.
-            target: seconds of work that a piece should have.
-        """
+        """Take the next piece, with small neighbours up to so many seconds or a share of cells."""
         piece = self.waiting.popleft()
         seconds = self.cost(piece)
         while self.waiting and piece.worker is None and piece.attempts == 0:

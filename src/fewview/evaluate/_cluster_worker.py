@@ -64,11 +64,8 @@ def make_entrance() -> Callable[..., Any]:
     """Make the function that is sent to workers.
 
     It is sent by value, since a scheduler or a worker may have another fewview or none. So it must
-    not use anything of this module, and what it answers must be readable without fewview.
-
-    Returns:
-        Function of (version, job, work, seconds, *data) that returns an address and either a text,
-        why the worker is refused, or an `Answer` as bytes.
+    not use anything of this module, and what it answers must be readable without fewview: an
+    address and either a text, why the worker is refused, or an `Answer` as bytes.
     """
 
     def fewview_cells(version: str, job: bytes, work: bytes, seconds: float, *data: Any) -> Any:
@@ -95,14 +92,10 @@ def make_entrance() -> Callable[..., Any]:
 def compute(
     address: str, job: bytes, work: bytes, budget: float, data: tuple[MultiViewData, ...] = ()
 ) -> bytes:
-    """Compute some cells, one after another, in one thread.
+    """Compute some cells in one thread, and begin none after `budget` seconds but the first.
 
-    Args:
-        address: of this worker.
-        job: a pickled `Job`.
-        work: pickled (cells, choices of settings).
-        budget: seconds after which no further cell is begun; the first one always is.
-        data: what the client sent.
+    `job` is a pickled `Job`, `work` pickled cells and choices of settings, `data` what the client
+    sent; the answer is a pickled `Answer`.
     """
     for item in data:
         _keep(item.fingerprint, item)

@@ -8,6 +8,7 @@ executor (`_cluster.py`).
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import pickle
 import re
@@ -167,11 +168,9 @@ def _begin(parent: int, methods: list[Entry], job: bytes) -> None:
 def _end_with(parent: int) -> None:
     """A parent that was killed cannot tell its workers; they watch it instead."""
     if sys.platform == "win32":
-        import multiprocessing
-
         watched = multiprocessing.parent_process()
-        if watched is not None:
-            watched.join()
+        assert watched is not None
+        watched.join()
     else:
         while os.getppid() == parent:
             time.sleep(0.5)

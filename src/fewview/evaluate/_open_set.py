@@ -83,21 +83,10 @@ def measure_open_set(
 
 
 def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[Row]:
-    """Run a grid as an open-set benchmark; results are not stored.
+    """Run a grid as an open-set benchmark: a row per data set, missing rate and method, in percent.
 
-    Args:
-        grid: data sets, methods, missing rates, splits and episodes. Where there are not twice as
-            many novel classes as ways, half of them are known. 15 queries per class unless given.
-        tell: is told what has been done.
-
-    Returns:
-        One row per data set, missing rate and method, in percent.
-
-    Example:
-        >>> grid = Grid(datasets=("digits",), methods=("proto",), splits=1, episodes=4)
-        >>> row = run_open_set(grid)[0]
-        >>> row["way"], row["n_episodes"], 50 < row["auroc"] <= 100
-        (2, 4, True)
+    Where there are not twice as many novel classes as ways, half of them are known. 15 queries per
+    class unless given. Results are not stored.
     """
     rows: list[Row] = []
     for setting in settings(grid):

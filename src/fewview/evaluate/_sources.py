@@ -98,12 +98,8 @@ def find_source(
 ) -> Source:
     """Find data by name, by file or folder, or take them as they are.
 
-    Args:
-        dataset: a known name, a path, or the data.
-        data_dir: folder of data files of known sets.
-        all_novel: base classes come from elsewhere, so that all classes of a user's own data are
-            novel ones.
-        as_base: the data only lend their classes as base classes, so few of them will do.
+    With `all_novel` base classes come from elsewhere, so all classes of a user's own data are novel
+    ones; with `as_base` the data only lend their classes, so few of them will do.
     """
     if isinstance(dataset, MultiViewData):
         return _own(dataset, dataset.name or "data", None, all_novel, as_base)
@@ -114,17 +110,13 @@ def find_source(
     if dataset not in names() and ("/" in dataset or "\\" in dataset or Path(dataset).suffix):
         raise FewviewError(f"{dataset}: no such file or folder")
     spec = get_spec(dataset)
+    usual = ("n_base", "n_novel", "way", "shot", "queries", "base_from")
     return Source(
         name=spec.name,
         data=load(spec.name, data_dir),
         known=True,
-        n_base=spec.n_base,
-        n_novel=spec.n_novel,
-        way=spec.way,
-        shot=spec.shot,
-        queries=spec.queries,
-        base_from=spec.base_from,
         data_dir=data_dir,
+        **{name: getattr(spec, name) for name in usual},
     )
 
 
