@@ -47,7 +47,7 @@ def make_sleeper(seconds: float) -> Callable[[], Callable[..., Any]]:
             from distributed import get_worker
 
             from fewview.evaluate._cluster_worker import Answer
-            from fewview.evaluate._runner import Event
+            from fewview.evaluate._workbench import Event
             from fewview.results._cells import Result
 
             answer = Answer(get_worker().address)
@@ -152,7 +152,7 @@ def print_bytes(grid: Grid, cells: list[Cell]) -> None:
     from distributed.protocol.pickle import dumps
 
     from fewview.evaluate._cluster_worker import Answer, Job, Place, make_entrance
-    from fewview.evaluate._runner import Event
+    from fewview.evaluate._workbench import Event
 
     job = len(pickle.dumps(Job(grid, {cells[0].data_checksum: Place(known="digits")})))
     rows = []

@@ -16,9 +16,9 @@ import numpy as np
 from common import print_table
 
 from fewview.results._cells import Result
+from fewview.results._comparing import label, split_name
 from fewview.results._stale import statuses
 from fewview.results._store import Store
-from fewview.results._summaries import label, split_name
 from fewview.samples import FewviewError
 
 # Accuracy of the prototype with equal class masses, ten splits x 40 episodes or 3 x 40.

@@ -91,16 +91,8 @@ def test_there_are_files_in_every_room() -> None:
     }
 
 
-# Files that have moved in and not yet settled.
-UNSETTLED = (
-    "results/_stale.py",
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_folder_imports_only_from_folders_to_its_left(path: Path) -> None:
-    if name_of(path) in UNSETTLED:
-        pytest.skip("not settled yet")
     folder = path.relative_to(SOURCE).parts[0]
     if folder not in ROOMS:
         return  # the package's own __init__ and version: names are loaded on first use

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cachetools import LRUCache
 
 import fewview.evaluate._cluster as client_side
 import fewview.evaluate._cluster_worker as worker_side
@@ -206,7 +207,7 @@ def at_rest(cluster: Any, seconds: float = 10) -> bool:
 def test_data_are_sent_once_and_to_all(threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data that exist only in this process; its own memory of them is hidden from the workers."""
     sent = []
-    monkeypatch.setattr(worker_side, "_data", type(worker_side._data)())
+    monkeypatch.setattr(worker_side, "_data", LRUCache(16))
     usual = client_side._Run.send
 
     def send(self: Any, checksums: tuple[str, ...]) -> None:
@@ -445,6 +446,10 @@ def test_a_worker_says_which_data_it_lacks(tmp_path: Path) -> None:
         cell.base_checksum: Place(known="digits"),
     }
     assert ask(grid, [cell], places).lacking == ("f" * 64,)
+    found = worker_side.find_data(cell.base_checksum, Place(known="digits"))
+    assert found is not None
+    assert found.fingerprint == cell.base_checksum
+    assert worker_side.find_data("f" * 64, Place(known="digits")) is None
     assert worker_side.find_data("f" * 64, Place(path=str(tmp_path / "absent.npz"))) is None
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,9 +20,15 @@ from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
-from fewview.evaluate._grid import make_method, units
-from fewview.evaluate._progress import PlainProgress, Progress
+from fewview.evaluate._grid import class_names, make_method, pieces_of, rows_of, splits_of, units
+from fewview.evaluate._progress import (
+    PlainProgress,
+    Progress,
+    describe_plan,
+    describe_seconds,
+)
 from fewview.evaluate._runner import Outcome
+from fewview.evaluate._sources import find_source
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
 from fewview.results._summaries import REQUIRED, summarise_planned
@@ -170,6 +177,10 @@ def test_progress_lines(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "4 cells: 0 already stored, 4 to compute"
     assert lines[-1].startswith("[4/4] digits split 1 eta 0.5 proto: ")
+    assert describe_plan(12, 4, 2) == (
+        "12 cells: 4 already stored, 8 to compute (2 of them stale: stored by an older version)"
+    )
+    assert [describe_seconds(t) for t in (12.3, 150, 9000)] == ["12 s", "2.5 min", "2.5 h"]
 
 
 # ---------------------------------------------------------------------- planning
@@ -180,6 +191,27 @@ def test_plan_reuses_what_is_prepared() -> None:
     order = [(cell.split, cell.scaling, cell.method) for cell in cells]
     assert order == sorted(order, key=lambda item: (item[0], item[1]))
     assert [len(unit) for unit in units(cells)] == [2] * 6
+
+
+def test_only_what_shares_its_learning_is_handed_out_together() -> None:
+    """Marginal learns for every rate anew, CPM in every task, COMPLETER once for all rates."""
+    shared, anew = ("proto", "completer:train_on=base"), ("marginal", "cpm", "cpm:train_on=base")
+    grid = small(methods=",".join((*shared, *anew)))
+    cells = plan(grid)
+    pieces = pieces_of(grid, cells, slots=2)
+    assert [cell for piece in pieces for cell in piece] == cells
+    assert {piece[0].method for piece in pieces if len(piece) == 2} == set(shared)
+    assert {piece[0].method for piece in pieces if len(piece) == 1} == set(anew)
+    # Too few pieces to go round, or settings to choose for every rate: cell by cell.
+    assert len(pieces_of(grid, cells, slots=8)) == len(cells)
+    tuned = replace(grid, tune=True)
+    assert len(pieces_of(tuned, plan(tuned), slots=1)) == len(cells)
+
+
+def test_classes_are_written_in_the_order_of_the_data() -> None:
+    data = MultiViewData([[1.0], [2.0], [3.0]], labels=[10, 9, 10])
+    assert class_names(data, [10, 9]) == ("9", "10")
+    assert len(rows_of(data, ["10"])) == 2
 
 
 def test_options_of_the_command_line() -> None:
@@ -255,6 +287,13 @@ def test_own_data_from_memory_and_from_a_file(tmp_path: Path) -> None:
     assert one == two
 
 
+def test_sources_know_what_is_usual() -> None:
+    digits, own = find_source("digits"), find_source(toy(n_classes=10))
+    assert (digits.way, digits.n_base, digits.n_novel, digits.n_splits) == (3, 6, 4, 210)
+    assert (own.n_base, own.n_novel, own.way, own.fitting_queries(1)) == (6, 4, 4, 11)
+    assert [row[1:] for row in splits_of(small(), digits)] == [(0, 0, 6), (1, 0, 6)]
+
+
 def test_patterns_of_the_data_decide_eta() -> None:
     outcome = run(replace(small(missing="patterns", eta="0,0.3"), datasets=(toy(gaps=True),)))
     assert {round(cell.eta, 3) for cell in outcome.cells} == {0.167}
@@ -279,6 +318,13 @@ def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -
     assert len(caught) == 1  # the gaps are meant to be there
     assert [row["n_splits"] for row in advice.rows] == [3, 3, 3]
     assert "eta 0.17 " in capsys.readouterr().err
+
+
+def test_advice_on_one_division_says_nothing_of_chance() -> None:
+    advice = give_advice(toy("one"), methods="proto,match", splits=1, episodes=2)
+    assert len(advice.rows) == 4
+    assert "nan" not in advice.sentence
+    assert "not clearly worse" in advice.sentence
 
 
 def test_base_from_other_data() -> None:
@@ -392,14 +438,77 @@ def test_ctrl_c_is_clean_and_leaves_no_workers(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode in (130, 0)
     assert "Traceback" not in errors
+    nobody_is_left(process.pid)
+
+
+def nobody_is_left(group: int) -> None:
     deadline = time.monotonic() + 20  # dead ones count until the system has cleared them away
     while time.monotonic() < deadline:
         try:
-            os.killpg(process.pid, 0)
+            os.killpg(group, 0)
         except ProcessLookupError:
             return
         time.sleep(0.1)
     pytest.fail("a worker process is left")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_a_killed_parent_leaves_no_workers(tmp_path: Path) -> None:
+    store = tmp_path / "a.sqlite"
+    process = subprocess.Popen(
+        _command(store, tmp_path / "a.json", jobs=2), stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    while _stored(store) < 1 and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    nobody_is_left(process.pid)
+
+
+SCRIPT = """
+import os
+from fewview import FewviewError, Proto
+from fewview.engine._registry import register
+from fewview.evaluate import make_grid, run
+
+@register("mine")
+class Mine(Proto):
+    def scores(self, batch, state):
+        if "WHAT" == "die":
+            os.kill(os.getpid(), 9)
+        if "WHAT" == "complain":
+            raise FewviewError("cannot be done")
+        return super().scores(batch, state)
+
+try:
+    outcome = run(make_grid(["digits"], methods="mine", splits=3, episodes=2), jobs=2)
+    print(outcome.computed, outcome.failures)
+except FewviewError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("work", r"3 \(\)"),
+        ("complain", "cannot be done"),
+        (
+            "die",
+            "a worker process ended at digits split 0 eta 0 mine or digits split 1 eta 0 mine "
+            r"\(exit code -9.*lower --jobs\). What was finished is stored",
+        ),
+    ],
+)
+def test_methods_of_a_script_in_processes(what: str, said: str, tmp_path: Path) -> None:
+    """The script needs no guard; what happens in a worker process is told here."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("WHAT", what))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert re.fullmatch(said, done.stdout.strip()), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_cells_are_exactly_the_documented_fields() -> None:

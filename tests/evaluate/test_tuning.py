@@ -8,7 +8,9 @@ from fewview.episodes import TaskSpec
 from fewview.episodes._pretended import divide
 from fewview.evaluate import make_grid, run
 from fewview.evaluate._tuning import candidates, describe_tuning, pretended_task
+from fewview.evaluate._workbench import choice_key
 from fewview.methods import create
+from fewview.results._cells import example_cell
 from fewview.results._store import Store
 from fewview.samples import FewviewError, MultiViewData
 
@@ -24,6 +26,8 @@ def test_present_settings_come_first_and_typed_ones_stay() -> None:
     assert len(listed) == len({tuple(setting.items()) for setting in listed})
     assert all(set(setting) == {"scaling"} for setting in candidates(create("proto"), ["padding"]))
     assert describe_tuning([]) == ""
+    text = describe_tuning([{"padding": "episode"}, {"padding": "zero"}])
+    assert text == "1:4x15:padding=episode|zero"
 
 
 def test_folds_are_of_base_classes_only() -> None:
@@ -65,7 +69,7 @@ def test_novel_classes_are_never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(set(base.classes.tolist()))
         return usual(method, settings, base, *rest)
 
-    monkeypatch.setattr("fewview.evaluate._runner.choose", spy)
+    monkeypatch.setattr("fewview.evaluate._workbench.choose", spy)
     outcome = run(grid())
     assert len(seen) == 2
     for cell, classes in zip(outcome.cells, seen, strict=True):
@@ -76,3 +80,10 @@ def test_novel_classes_are_never_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_fixed_by_the_user_leaves_nothing_to_choose() -> None:
     outcome = run(grid(methods="proto:padding=zero:scaling=scale"))
     assert all(cell.tune == "" for cell in outcome.cells)
+
+
+def test_a_choice_depends_on_the_base_set_alone() -> None:
+    key = choice_key(example_cell())
+    assert key == choice_key(example_cell(novel=("6", "7", "8"), start=5, data_checksum="1" * 64))
+    assert key != choice_key(example_cell(eta=0.5))
+    assert key != choice_key(example_cell(base_checksum="1" * 64))

@@ -18,11 +18,12 @@ from fewview.datasets import get_spec
 from fewview.drawing._svg import axis, log_axis
 from fewview.evaluate import Grid, Store, plan, run
 from fewview.evaluate._options import make_grid
-from fewview.report._contents import Panel, collect, costs, rankings, reliabilities, winners
+from fewview.report._contents import collect, costs, rankings, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._page import render, write_report
 from fewview.report._provenance import commands
 from fewview.results._cells import Cell, Result, example_cell
+from fewview.results._comparing import Panel, winners
 from fewview.results._metrics import EpisodeMetrics, measure
 from fewview.samples import FewviewError
 
@@ -359,10 +360,11 @@ def test_only_methods_that_none_beats_are_efficient() -> None:
 
 def test_results_that_differ_in_the_task_are_kept_apart() -> None:
     found = [made([0.5, 0.6], shot=shot, **split_of(k)) for shot in (1, 5) for k in range(2)]
-    assert [panel.title for panel in collect(found).panels] == ["digits, 1-shot", "digits, 5-shot"]
+    titles = [panel.title for panel in collect(found).panels]
+    assert titles == ["digits (shot 1)", "digits (shot 5)"]
     variants = [made([0.5, 0.6], scaling=s, parameters=f"scaling={s}") for s in ("scale", "none")]
     (panel,) = collect(variants).panels
-    assert sorted(panel.results) == ["proto scaling=none", "proto scaling=scale"]
+    assert sorted(panel.results) == ["proto (scaling none)", "proto (scaling scale)"]
 
 
 @pytest.mark.parametrize("n_splits", [1, 2])

@@ -50,6 +50,13 @@ def test_equal_and_constant_differences() -> None:
     same, shifted = compare_paired([[1.0, 2.0], [1.0, 2.0], [0.0, 1.0]], ["a", "b", "c"])[:2]
     assert (same.p_t, same.p_wilcoxon, same.difference) == (1.0, 1.0, 0.0)
     assert shifted.p_t == 0.0
+    assert (same.low, same.high, shifted.low, shifted.high) == (0.0, 0.0, 1.0, 1.0)
+
+
+def test_a_comparison_can_be_turned_round() -> None:
+    (pair,) = compare_paired([[1.0, 2.0, 3.0, 0.0], [0.0, 0.0, 0.0, 1.0]], ["a", "b"])
+    (other,) = compare_paired([[0.0, 0.0, 0.0, 1.0], [1.0, 2.0, 3.0, 0.0]], ["b", "a"])
+    assert pair.turned() == other
 
 
 def test_one_split_gives_no_test() -> None:

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fewview import create
 from fewview.results._cells import Cell, Result, content_hash, example_cell
 from fewview.results._metrics import measure
+from fewview.results._stale import status, version_key
 from fewview.results._store import Store, on_local_disk, parse_condition
 from fewview.samples import FewviewError
 
@@ -144,6 +150,38 @@ def test_second_writer_is_told_who_has_it(tmp_path: Path) -> None:
     Store(path, wait=0).close()
 
 
+def test_waiting_for_oneself_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with Store(path), pytest.raises(FewviewError, match=r"in use by process \d+ on .* since 20"):
+        Store(path)
+
+
+def test_a_store_that_is_closed_leaves_no_name_behind(tmp_path: Path) -> None:
+    with Store(tmp_path / "a.sqlite"):
+        assert (tmp_path / "a.sqlite.holder").exists()
+    assert not (tmp_path / "a.sqlite.holder").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_the_lock_is_free_when_its_holder_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    code = (
+        "import sys, time\nfrom fewview.results._store import Store\n"
+        "store = Store(sys.argv[1])\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"ready\n"
+    with pytest.raises(FewviewError, match=f"in use by process {holder.pid} on"):
+        Store(path, wait=0.1)
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    messages: list[str] = []
+    Store(path, wait=5, on_wait=messages.append).close()
+    assert messages == []
+
+
 def _hold(path: str, ready: Any) -> None:
     with Store(path) as store:
         store.add(result())
@@ -200,3 +238,15 @@ def test_network_disks_get_no_write_ahead_log() -> None:
     assert not on_local_disk(Path("/home/me/a"), mounts)
     assert on_local_disk(Path("/home/me/fast/a"), mounts)
     assert not on_local_disk(Path("/home/me/fast/a"), "")
+
+
+def test_older_versions_and_unknown_methods_are_recognised() -> None:
+    present = example_cell(method_version=version_key(create("proto")))
+    assert status(present) == "current"
+    assert status(replace(present, sampler_version=0)) == "stale"
+    assert status(replace(present, method_version="0")) == "stale"
+    assert status(replace(present, method="no-such-method")) == "unknown"
+    assert status(replace(present, method_class="Match")) == "unknown"
+    parts = create("rfs+ugda")
+    assert "UGDA" in version_key(parts)
+    assert version_key(parts).startswith(f"{parts.version}(")

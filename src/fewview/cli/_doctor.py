@@ -22,12 +22,12 @@ def doctor(
     from importlib.metadata import PackageNotFoundError, version
 
     import torch
+    from joblib import cpu_count
     from threadpoolctl import threadpool_info
 
     from fewview._version import __version__
     from fewview.datasets._catalogue import data_folder, get_spec, is_present, names
     from fewview.engine._registry import names as method_names
-    from fewview.evaluate._runner import available_cores
     from fewview.results._store import default_path
 
     def found(package: str) -> str:
@@ -41,7 +41,7 @@ def doctor(
     for package in ("numpy", "scipy", "scikit-learn", "torch", "threadpoolctl", *OPTIONAL):
         print(f"  {package:<14}{found(package)}")
     print("\ndevices")
-    print(f"  cpu           {available_cores()} core(s) for this process, {os.cpu_count()} in all")
+    print(f"  cpu           {cpu_count()} core(s) for this process, {os.cpu_count()} in all")
     if torch.cuda.is_available():
         for index in range(torch.cuda.device_count()):
             facts = torch.cuda.get_device_properties(index)

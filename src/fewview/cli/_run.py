@@ -47,12 +47,13 @@ def run(
     """
     from pathlib import Path
 
+    from joblib import cpu_count
+
     from fewview.cli._bar import make_progress
     from fewview.cli._bench import report_failures, show, stop_politely
     from fewview.drawing._charts import accuracy_curves, save_figure
     from fewview.engine._registry import expand
     from fewview.evaluate._options import bench, make_grid
-    from fewview.evaluate._runner import available_cores
     from fewview.ground._errors import FewviewError
     from fewview.report._page import write_report
 
@@ -64,7 +65,7 @@ def run(
     grid = make_grid(["digits"], methods=methods, eta=ETAS, splits=splits, episodes=episodes)
     store = str(folder / "results.sqlite")
     if jobs is None:
-        jobs = min(4, available_cores())
+        jobs = min(4, cpu_count())
     try:
         rows, outcome = bench(
             grid,

@@ -213,29 +213,46 @@ def _rows(found: list[Result], status: dict[str, str], level: str) -> list[Row]:
 def _compare(
     found: list[Result], diagram: str | None, quiet: bool
 ) -> tuple[list[Row], tuple[str, ...]]:
-    from fewview.results._summaries import compare, rank
+    from pathlib import Path
 
-    ranking, blocks = rank(found)
-    if diagram is not None:
-        from fewview.drawing._charts import critical_difference_diagram, save_figure
+    from fewview.results._comparing import comparisons, rank
 
-        for file in save_figure(critical_difference_diagram(ranking, blocks), diagram):
-            print(f"written: {file}", file=sys.stderr)
-    if not quiet:
-        friedman = ranking.p_friedman  # not defined for two methods
-        test = "" if friedman != friedman else f", Friedman p {friedman:.2g}"
+    rankings = rank(found)
+    for number, ranked in enumerate(rankings, start=1):
+        ranking, several = ranked.ranking, len(rankings) > 1
+        if diagram is not None:
+            from fewview.drawing._charts import critical_difference_diagram, save_figure
+
+            path = Path(diagram)
+            path = path.with_stem(f"{path.stem}-{number}") if several else path
+            for file in save_figure(critical_difference_diagram(ranking, ranked.unit), path):
+                about = f" ({ranked.title})" if several else ""
+                print(f"written: {file}{about}", file=sys.stderr)
+        if not quiet:
+            friedman = ranking.p_friedman  # not defined for two methods
+            test = "" if friedman != friedman else f", Friedman p {friedman:.2g}"
+            print(
+                (f"{ranked.title}: " if several else "")
+                + f"average ranks over {ranking.n_blocks} {ranked.unit} (critical difference "
+                f"{ranking.critical_difference:.2f}{test}): "
+                + ", ".join(
+                    f"{name} {value:.2f}"
+                    for name, value in zip(ranking.names, ranking.ranks, strict=True)
+                ),
+                file=sys.stderr,
+            )
+        if ranked.left_out:
+            listed = ", ".join(ranked.left_out)
+            print(f"not ranked, because results are lacking: {listed}", file=sys.stderr)
+    compared = comparisons(found)
+    left_out = dict.fromkeys(name for one in compared for name in one.left_out)
+    if left_out and not quiet:
         print(
-            f"average ranks over {ranking.n_blocks} {blocks} (critical difference "
-            f"{ranking.critical_difference:.2f}{test}): "
-            + ", ".join(
-                f"{name} {value:.2f}"
-                for name, value in zip(ranking.names, ranking.ranks, strict=True)
-            ),
+            "not compared everywhere, because class splits or missing rates are lacking: "
+            + ", ".join(left_out),
             file=sys.stderr,
         )
-    rows = compare(found)
-    places = {name: k for k, name in enumerate(dict.fromkeys(row["dataset"] for row in rows))}
-    rows.sort(key=lambda row: (places[row["dataset"]], row["eta"]))
+    rows = [row for one in compared for row in one.rows()]
     return rows, COMPARE_COLUMNS
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fewview.engine._registry import create, expand
 from fewview.evaluate._grid import OWN_GAPS
@@ -18,7 +19,7 @@ from fewview.evaluate._sources import find_source
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
-from fewview.results._summaries import compare
+from fewview.results._comparing import compare
 from fewview.samples._data import MultiViewData
 
 # What a practitioner would do without this package.
@@ -27,19 +28,12 @@ PLAIN = ("concat-logistic", "concat-hgb")
 
 @dataclass(frozen=True)
 class Advice:
-    """A ranking of methods on somebody's data.
+    """A ranking of methods on somebody's data."""
 
-    Attributes:
-        rows: one per method, the best first, as `bench` gives them.
-        method: the recommended one, as typed.
-        sentence: why.
-        outcome: everything that was computed.
-    """
-
-    rows: list[Row]
-    method: str
-    sentence: str
-    outcome: Outcome
+    rows: list[Row]  # one per method, the best first, as `bench` gives them
+    method: str  # the recommended one, as typed
+    sentence: str  # why
+    outcome: Outcome  # everything that was computed
 
 
 def give_advice(
@@ -56,29 +50,11 @@ def give_advice(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Advice:
-    """Cross-validate methods on data and recommend one.
+    """Cross-validate methods on labelled data, with the gaps they have, and recommend one.
 
-    Args:
-        data: labelled samples, with the gaps they have.
-        methods: separated by commas; `all` is every method that trains no network. The plain
-            scikit-learn baselines always take part.
-        shot: supports per class.
-        way: classes per task; up to 5 when None.
-        queries: queries per class; up to 15 when None.
-        splits: how often classes are divided into base and new ones; fewer, with a warning, if
-            there are not so many ways.
-        episodes: tasks per division.
-        seed: of divisions and tasks.
-        store: file of results; `"none"` keeps nothing.
-        jobs: number of processes.
-        progress: is told how far the run is.
-
-    Example:
-        >>> from fewview.engine._checks import synthetic_data
-        >>> data = MultiViewData.concat(synthetic_data())
-        >>> advice = give_advice(data, methods="proto", splits=2, episodes=3)
-        >>> len(advice.rows), advice.sentence.startswith("Use ")
-        (3, True)
+    The plain scikit-learn baselines always take part. Classes are divided into base and new ones
+    `splits` times; fewer, with a warning, if there are not so many ways. What is None is chosen: up
+    to 5 classes a task, up to 15 queries a class.
     """
     wanted = dict.fromkeys([*expand(methods), *PLAIN])
     ways = find_source(data).n_splits
@@ -95,7 +71,7 @@ def give_advice(
         [data], methods=",".join(wanted), eta="0", way=way, shot=shot, queries=queries,
         splits=splits, episodes=episodes, seed=seed,
     )  # fmt: skip
-    told = _OwnRate(progress or Progress(), round(data.missing_rate, 2))
+    told: Any = _OwnRate(progress or Progress(), round(data.missing_rate, 2))
     with warnings.catch_warnings():
         # Keeping the gaps of the data is what is wanted here.
         warnings.filterwarnings("ignore", f".*{OWN_GAPS}", FewviewWarning)
@@ -103,28 +79,21 @@ def give_advice(
     if not rows:
         raise FewviewError(f"no method ran through: {outcome.failures[0][1]}")
     rows = sorted(rows, key=lambda row: (-row["accuracy"], row["seconds"]))
-    return Advice(rows, rows[0]["method"], recommend(rows, compare(outcome.results.values())),
-                  outcome)  # fmt: skip
+    sentence = recommend(rows, compare(outcome.results.values()))
+    return Advice(rows, rows[0]["method"], sentence, outcome)
 
 
-class _OwnRate(Progress):
-    """Passes everything on, with the missing rate of the data in place of eta 0."""
+class _OwnRate:
+    """Progress that shows the missing rate of the data in place of eta 0."""
 
     def __init__(self, told: Progress, rate: float) -> None:
-        self._told = told
-        self._rate = rate
+        self._told, self._rate = told, rate
 
-    def message(self, text: str) -> None:
-        self._told.message(text)
-
-    def planned(self, total: int, reused: int, stale: int) -> None:
-        self._told.planned(total, reused, stale)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._told, name)
 
     def started(self, cell: Cell) -> None:
         self._told.started(replace(cell, eta=self._rate))
-
-    def training(self, text: str) -> None:
-        self._told.training(text)
 
     def finished(self, result: Result) -> None:
         self._told.finished(replace(result, cell=replace(result.cell, eta=self._rate)))
@@ -132,17 +101,9 @@ class _OwnRate(Progress):
     def failed(self, cell: Cell, reason: str) -> None:
         self._told.failed(replace(cell, eta=self._rate), reason)
 
-    def close(self) -> None:
-        self._told.close()
-
 
 def recommend(rows: list[Row], pairs: list[Row]) -> str:
-    """Recommend the first of some ranked methods, in one sentence.
-
-    Args:
-        rows: ranked, the best first.
-        pairs: comparisons of two methods each, as `compare` gives them.
-    """
+    """Recommend the first of some ranked methods, in one sentence; `pairs` are of `compare`."""
     best = rows[0]
     name = best["method"]
     text = f"Use {name}: {best['accuracy']:.1f} % of queries right"
@@ -156,10 +117,11 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
         gap = best["accuracy"] - plain["accuracy"]
         text += f", {gap:.1f} points above the best plain classifier ({plain['method']}"
         found = _against(name, plain["method"], pairs)
-        if found is not None and found[1] == found[1]:
-            text += f"; 95 % interval {found[1]:.1f} to {found[2]:.1f}"
+        if found is not None and found[0] == found[0]:
+            text += f"; 95 % interval {found[0]:.1f} to {found[1]:.1f}"
         text += ")"
-    level = [row for row in rows[1:] if _is_level(name, row["method"], pairs)]
+    intervals = [(row, _against(name, row["method"], pairs)) for row in rows[1:]]
+    level = [row for row, found in intervals if found is not None and not found[0] > 0]
     if level:
         listed = ", ".join(row["method"] for row in level[:3])
         more = f" and {len(level) - 3} more" if len(level) > 3 else ""
@@ -173,17 +135,12 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
     return text + "."
 
 
-def _against(one: str, two: str, pairs: list[Row]) -> tuple[float, float, float] | None:
-    """Difference one - two in points with its interval, if the two were compared."""
+def _against(one: str, two: str, pairs: list[Row]) -> tuple[float, float] | None:
+    """Interval of the difference one - two in points, if the two were compared; NaN: unknown."""
     for pair in pairs:
-        values = (pair["difference"], pair["low"], pair["high"])
+        low, high = (float("nan") if pair[end] is None else pair[end] for end in ("low", "high"))
         if (pair["one"], pair["two"]) == (one, two):
-            return values
+            return low, high
         if (pair["one"], pair["two"]) == (two, one):
-            return -values[0], -values[2], -values[1]
+            return -high, -low
     return None
-
-
-def _is_level(one: str, two: str, pairs: list[Row]) -> bool:
-    found = _against(one, two, pairs)
-    return found is not None and not found[1] > 0

@@ -1,6 +1,6 @@
 """Cells on an existing Dask cluster: hand out pieces of work, collect answers, survive losses.
 
-This is the client's side; `cluster_worker.py` is what happens inside a worker. The client alone
+This is the client's side; `_cluster_worker.py` is what happens inside a worker. The client alone
 writes the store, so a run that is stopped, or loses its cluster, loses only the cells in flight.
 """
 
@@ -19,8 +19,8 @@ from typing import Any
 
 from fewview._version import __version__
 from fewview.evaluate._cluster_worker import Answer, Job, Place, make_entrance
-from fewview.evaluate._grid import Grid, settings, units
-from fewview.evaluate._runner import Choices, Event, choice_key, pieces_of
+from fewview.evaluate._grid import Grid, pieces_of, settings, units
+from fewview.evaluate._workbench import Choices, Event, choice_key
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
 from fewview.samples._data import MultiViewData
@@ -38,21 +38,10 @@ WORKERS_EVERY = 1.0
 
 @dataclass(frozen=True)
 class ClusterExecutor:
-    """Computes on the workers of a Dask scheduler.
+    """Computes on the workers of a Dask scheduler."""
 
-    Args:
-        address: of the scheduler, for instance `"tcp://host:8786"`, or `"tls://host:8786"` with
-            certificates in Dask's configuration.
-        patience: seconds to wait for workers when there are none.
-        connect_timeout: seconds to wait for the scheduler.
-
-    Example:
-        >>> ClusterExecutor("tcp://host:8786").address
-        'tcp://host:8786'
-    """
-
-    address: str
-    patience: float = 60.0
+    address: str  # tcp://host:8786, or tls:// with certificates in Dask's configuration
+    patience: float = 60.0  # seconds to wait for workers when there are none
     connect_timeout: float = 8.0
 
     def work(
@@ -73,21 +62,7 @@ class ClusterExecutor:
 
 
 def connect(address: str, timeout: float) -> Any:
-    """Connect to a Dask scheduler, or say what to do.
-
-    Args:
-        address: of the scheduler.
-        timeout: seconds.
-
-    Returns:
-        A `distributed.Client` that is nobody's default.
-
-    Example:
-        >>> connect("tcp://127.0.0.1:9", 1)
-        Traceback (most recent call last):
-        ...
-        fewview.FewviewError: no Dask scheduler answers at tcp://127.0.0.1:9 ...
-    """
+    """Connect to a Dask scheduler as nobody's default client, or say what to do."""
     try:
         import distributed
     except ImportError:
@@ -95,7 +70,7 @@ def connect(address: str, timeout: float) -> Any:
             "--cluster needs Dask, which is not installed; pip install fewview[cluster], here and "
             "on the workers"
         ) from None
-    make_client: Any = distributed.Client  # Dask has no complete types
+    make_client: Any = distributed.Client
     try:
         return make_client(address, timeout=timeout, set_as_default=False, name="fewview")
     except (OSError, TimeoutError, ValueError, TypeError) as error:
@@ -133,7 +108,7 @@ class _Run:
     ) -> None:
         import distributed
 
-        as_completed: Any = distributed.as_completed
+        as_completed: Any = distributed.as_completed  # Dask has no complete types
         self.executor, self.client, self.tell = executor, client, tell
         self.grid, self.choices = grid, dict(choices)
         self.data, places = _data_of(grid)
@@ -222,18 +197,14 @@ class _Run:
             )
 
     def free_the_stranded(self) -> None:
-        """Take back pieces that are bound to workers that are gone; Dask would wait for them.
-
-        Likewise pieces that ended badly a while ago and of which nothing came back.
-        """
-        present = set(self.workers)
+        """Take back pieces bound to workers that are gone, and those that ended without a word."""
         for name, piece in list(self.running.items()):
-            ended = piece.future.status not in ("pending", "finished")
-            if piece.overdue or (piece.allowed is not None and not piece.allowed & present):
+            gone = piece.allowed is not None and not piece.allowed & self.workers.keys()
+            if piece.overdue or gone:
                 del self.running[name]
                 self.client.cancel([piece.future], force=True)
                 self.again(piece)
-            piece.overdue = ended
+            piece.overdue = piece.future.status not in ("pending", "finished")
 
     def refuse(self, worker: str, reason: str) -> None:
         """Give no further work to a worker."""
@@ -247,12 +218,8 @@ class _Run:
     def hand_out(self) -> Iterator[Event]:
         """Keep every thread of every worker supplied, and no more than that."""
         usable = self.usable
-        if not usable:
-            return
+        room = min(BATCH, DEPTH * self.slots - len(self.running)) if usable else 0
         groups: dict[tuple[str, str | None], list[_Piece]] = {}
-        room = min(BATCH, DEPTH * self.slots - len(self.running))
-        if room <= 0:
-            return
         share = sum(len(piece.cells) for piece in self.waiting) // (DEPTH * self.slots)
         target = self.target
         while self.waiting and room > 0:
@@ -267,12 +234,7 @@ class _Run:
             self.submit(pieces, allowed)
 
     def next_piece(self, share: int, target: float) -> _Piece:
-        """Take the next piece, with neighbours known to be small, up to a fair share of cells.
-
-        Args:
-            share: cells that are a fair share of what is left.
-            target: seconds of work that a piece should have.
-        """
+        """Take the next piece, with small neighbours up to so many seconds or a share of cells."""
         piece = self.waiting.popleft()
         seconds = self.cost(piece)
         while self.waiting and piece.worker is None and piece.attempts == 0:
@@ -331,11 +293,9 @@ class _Run:
 
     def take(self, piece: _Piece, status: str, outcome: Any) -> Iterator[Event]:
         """Turn what came back for a piece into events, or put the piece back."""
-        if status == "error":
-            yield from self.broken(piece, outcome[1])
-            return
-        if status != "finished":  # its data were lost with a worker, or the scheduler is gone
-            yield from self.broken(piece, RuntimeError(f"Dask says {status}"))
+        if status != "finished":  # or its data were lost with a worker, or the scheduler is gone
+            said = RuntimeError(f"Dask says {status}")
+            yield from self.broken(piece, outcome[1] if status == "error" else said)
             return
         worker, content = outcome
         if isinstance(content, str):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,18 +16,19 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from cachetools import LRUCache
+
 from fewview.datasets._loading import load
 from fewview.episodes._sampler import SAMPLER_VERSION
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import Grid, method_fields, missing_rule
-from fewview.evaluate._runner import Event, Workbench
+from fewview.evaluate._workbench import Event, Workbench
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
 from fewview.samples._data import MultiViewData
 
 # Fields of a cell that say which method runs and how.
 METHOD = ("method_class", "method_version", "parameters", "dtype", "device", "tune")
-MAX_DATASETS = 16  # kept per worker process, least recently used out first
 
 
 @dataclass(frozen=True)
@@ -42,47 +42,30 @@ class Place:
 
 @dataclass(frozen=True)
 class Job:
-    """What all cells of a run share. Small, because every piece of work carries it.
+    """What all cells of a run share. Small, because every piece of work carries it."""
 
-    Attributes:
-        grid: without the data.
-        places: where data may be found, by checksum.
-    """
-
-    grid: Grid
-    places: dict[str, Place]
+    grid: Grid  # without the data
+    places: dict[str, Place]  # where data may be found, by checksum
 
 
 @dataclass
 class Answer:
-    """What a worker reports of a piece of work.
+    """What a worker reports of a piece of work."""
 
-    Attributes:
-        worker: address of the worker.
-        refused: why this worker must not compute cells of this run, or empty.
-        lacking: checksums of data that the worker does not have.
-        error: an error in the input, which ends the run.
-        done: one event per computed cell, in order; fewer than sent when time was up.
-        seconds: per computed cell.
-    """
-
-    worker: str
-    refused: str = ""
-    lacking: tuple[str, ...] = ()
-    error: str = ""
-    done: list[Event] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    worker: str  # its address
+    refused: str = ""  # why this worker must not compute cells of this run
+    lacking: tuple[str, ...] = ()  # checksums of data that the worker does not have
+    error: str = ""  # in the input; ends the run
+    done: list[Event] = field(default_factory=list)  # in order; fewer than sent when time is up
+    seconds: list[float] = field(default_factory=list)  # per computed cell
 
 
 def make_entrance() -> Callable[..., Any]:
     """Make the function that is sent to workers.
 
     It is sent by value, since a scheduler or a worker may have another fewview or none. So it must
-    not use anything of this module, and what it answers must be readable without fewview.
-
-    Returns:
-        Function of (version, job, work, seconds, *data) that returns an address and either a text,
-        why the worker is refused, or an `Answer` as bytes.
+    not use anything of this module, and what it answers must be readable without fewview: an
+    address and either a text, why the worker is refused, or an `Answer` as bytes.
     """
 
     def fewview_cells(version: str, job: bytes, work: bytes, seconds: float, *data: Any) -> Any:
@@ -109,17 +92,10 @@ def make_entrance() -> Callable[..., Any]:
 def compute(
     address: str, job: bytes, work: bytes, budget: float, data: tuple[MultiViewData, ...] = ()
 ) -> bytes:
-    """Compute some cells, one after another, in one thread.
+    """Compute some cells in one thread, and begin none after `budget` seconds but the first.
 
-    Args:
-        address: of this worker.
-        job: a pickled `Job`.
-        work: pickled (cells, choices of settings).
-        budget: seconds after which no further cell is begun; the first one always is.
-        data: what the client sent.
-
-    Returns:
-        A pickled `Answer`.
+    `job` is a pickled `Job`, `work` pickled cells and choices of settings, `data` what the client
+    sent; the answer is a pickled `Answer`.
     """
     for item in data:
         _keep(item.fingerprint, item)
@@ -133,27 +109,22 @@ def compute(
         if not answer.refused and not answer.lacking:
             bench.choices.update(choices)
             with single_thread():
-                _compute_in_time(bench, cells, budget, answer)
+                begin = perf_counter()
+                for cell in cells:
+                    start = perf_counter()
+                    answer.done.append(bench.attempt(cell))
+                    answer.seconds.append(perf_counter() - start)
+                    if perf_counter() - begin > budget:
+                        break
     except FewviewError as error:
         answer.error = str(error)
     return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _compute_in_time(bench: Workbench, cells: list[Cell], budget: float, answer: Answer) -> None:
-    begin = last = perf_counter()
-    for cell in cells:
-        answer.done.append(bench.attempt(cell))
-        now = perf_counter()
-        answer.seconds.append(now - last)
-        last = now
-        if now - begin > budget:
-            return
-
-
 # ---------------------------------------------------------------------- what a worker keeps
 
 _lock = threading.Lock()
-_data: OrderedDict[str, MultiViewData] = OrderedDict()
+_data: LRUCache[str, MultiViewData] = LRUCache(16)
 # Workers may have several threads; a workbench belongs to one.
 _thread = threading.local()
 
@@ -161,27 +132,15 @@ _thread = threading.local()
 def _keep(checksum: str, data: MultiViewData) -> MultiViewData:
     with _lock:
         _data[checksum] = data
-        _data.move_to_end(checksum)
-        while len(_data) > MAX_DATASETS:
-            _data.popitem(last=False)
     return data
 
 
 def find_data(checksum: str, place: Place) -> MultiViewData | None:
-    """Find data in memory or in the files of this machine; None if they are not there.
-
-    Example:
-        >>> from fewview.datasets._loading import load
-        >>> checksum = load("digits").fingerprint
-        >>> len(find_data(checksum, Place(known="digits"))) == len(load("digits"))
-        True
-        >>> find_data("0" * 64, Place(known="digits")) is None
-        True
-    """
+    """Find data in memory or in the files of this machine; None if they are not there."""
     with _lock:
-        if checksum in _data:
-            _data.move_to_end(checksum)
-            return _data[checksum]
+        kept = _data.get(checksum)
+    if kept is not None:
+        return kept
     for folder in dict.fromkeys((place.data_dir, None)):
         try:
             if place.known is not None:
@@ -198,12 +157,9 @@ def find_data(checksum: str, place: Place) -> MultiViewData | None:
 
 
 def _workbench(job: bytes) -> RemoteWorkbench:
-    kept: OrderedDict[bytes, RemoteWorkbench] = _thread.__dict__.setdefault("kept", OrderedDict())
+    kept: LRUCache[bytes, RemoteWorkbench] = _thread.__dict__.setdefault("kept", LRUCache(2))
     if job not in kept:
         kept[job] = RemoteWorkbench(pickle.loads(job))
-    kept.move_to_end(job)
-    while len(kept) > 2:
-        kept.popitem(last=False)
     return kept[job]
 
 
@@ -281,12 +237,6 @@ def single_thread() -> Iterator[None]:
 
     Libraries count threads for the whole process, so the first cell in sets them to one and the
     last cell out puts back what was there.
-
-    Example:
-        >>> import torch
-        >>> with single_thread():
-        ...     torch.get_num_threads()
-        1
     """
     import torch
     from threadpoolctl import threadpool_limits

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -24,6 +23,7 @@ from fewview.evaluate._sources import Source, find_source
 from fewview.evaluate._tuning import candidates, describe_tuning
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.results._cells import Cell
+from fewview.results._stale import version_key
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import KINDS, MissingRule
 from fewview.samples._rates import check_rate
@@ -160,12 +160,7 @@ def _task(grid: Grid, source: Source) -> tuple[TaskSpec, tuple[float, ...]]:
 
 
 def missing_rule(kind: str | MissingRule, data: MultiViewData) -> MissingRule:
-    """Make the rule that a word of the command line stands for; a rule stands for itself.
-
-    Example:
-        >>> missing_rule("class", MultiViewData([[1.0]])).describe()
-        'class[2]'
-    """
+    """Make the rule that a word of the command line stands for; a rule stands for itself."""
     if isinstance(kind, MissingRule):
         return kind
     if kind != "patterns":
@@ -182,11 +177,6 @@ def splits_of(grid: Grid, source: Source) -> list[tuple[ClassSplit, int, int, in
     """List the class splits of a data set: split, its number, first and last episode.
 
     Where there is one fixed split, repetitions take further episodes of the same classes.
-
-    Example:
-        >>> grid = Grid(datasets=("digits",), methods=("proto",), splits=2, episodes=5)
-        >>> [row[1:] for row in splits_of(grid, find_source("digits"))]
-        [(0, 0, 5), (1, 0, 5)]
     """
     if grid.splits == "all":
         return [(split, k, 0, grid.episodes) for k, split in enumerate(source.every_split())]
@@ -209,6 +199,7 @@ def plan(grid: Grid) -> list[Cell]:
     """
     methods = {text: make_method(text, grid) for text in dict.fromkeys(grid.methods)}
     ordered = sorted(methods, key=lambda text: methods[text].scaling)
+    fields = {text: method_fields(methods[text], text, grid) for text in ordered}
     cells: list[Cell] = []
     for setting in settings(grid):
         source, base = setting.source, setting.base
@@ -238,12 +229,11 @@ def plan(grid: Grid) -> list[Cell]:
                 "split": number,
                 "fixed": source.fixed,
             }
-            for text in ordered:
-                method = methods[text]
-                for eta in setting.etas:
-                    cells.append(
-                        Cell(eta=eta, method=text, **common, **method_fields(method, text, grid))
-                    )
+            cells += [
+                Cell(eta=eta, method=text, **common, **fields[text])
+                for text in ordered
+                for eta in setting.etas
+            ]
     return cells
 
 
@@ -272,34 +262,17 @@ def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:
         "device": method.torch_device.type,
         "scaling": method.scaling,
         "padding": method.padding,
-        "tune": describe_tuning(candidates(method, fixed=_typed(text, grid))) if grid.tune else "",
+        "tune": describe_tuning(tune_candidates(text, grid, method)) if grid.tune else "",
     }
-
-
-def version_key(method: Method) -> str:
-    """Version of a method and of the methods that it is made of.
-
-    Example:
-        >>> version_key(create("proto"))
-        '1'
-    """
-    parts = [value for value in method.get_params(deep=False).values() if isinstance(value, Method)]
-    inner = "+".join(f"{type(part).__name__} {version_key(part)}" for part in parts)
-    return f"{method.version}({inner})" if inner else str(method.version)
 
 
 def make_method(text: str, grid: Grid) -> Method:
     """Make a method as typed, with what the grid says about all methods.
 
     A parameter typed with the method wins over the grid's scaling, padding, device and dtype.
-
-    Example:
-        >>> grid = Grid(datasets=("digits",), methods=("proto",), padding="zero")
-        >>> make_method("proto", grid).padding, make_method("proto:padding=base", grid).padding
-        ('zero', 'base')
     """
     method = create(text)
-    typed = _typed_parameters(text, method)
+    typed = _typed(text, method)
     paper: dict[str, str] = getattr(method, "paper_settings", {})
     changes: dict[str, Any] = {}
     for name, value in (("scaling", grid.scaling), ("padding", grid.padding)):
@@ -319,45 +292,25 @@ def make_method(text: str, grid: Grid) -> Method:
 
 def tune_candidates(text: str, grid: Grid, method: Method) -> list[dict[str, Any]]:
     """Settings that `--tune` chooses from: what the user fixed stays fixed."""
-    return candidates(method, fixed=_typed(text, grid))
+    fixed = {name for name in ("scaling", "padding") if getattr(grid, name) is not None}
+    return candidates(method, fixed=fixed | _typed(text, method))
 
 
-def _typed(text: str, grid: Grid) -> frozenset[str]:
-    fixed = set(_typed_parameters(text, create(text)))
-    fixed |= {name for name in ("scaling", "padding") if getattr(grid, name) is not None}
-    return frozenset(fixed)
-
-
-@lru_cache(maxsize=256)
-def _setting_names(text: str) -> tuple[str, ...]:
-    return tuple(part.partition("=")[0].strip() for part in text.split(":")[1:])
-
-
-def _typed_parameters(text: str, method: Method) -> frozenset[str]:
-    return frozenset(method.spell_parameter(name) for name in _setting_names(text))
+def _typed(text: str, method: Method) -> set[str]:
+    """Parameters that were typed with a method."""
+    names = (part.partition("=")[0].strip() for part in text.split(":")[1:])
+    return {method.spell_parameter(name) for name in names}
 
 
 def class_names(data: MultiViewData, classes: Iterable[Hashable]) -> tuple[str, ...]:
-    """Write classes as text, in the order of the data's classes.
-
-    Example:
-        >>> class_names(MultiViewData([[1.0], [2.0]], labels=[10, 9]), [10, 9])
-        ('9', '10')
-    """
-    texts = _class_texts(data)
+    """Write classes as text, in the order of the data's classes."""
     wanted = set(classes)
-    return tuple(
-        text for text, label in zip(texts, data.classes.tolist(), strict=True) if label in wanted
-    )
+    named = zip(_class_texts(data), data.classes.tolist(), strict=True)
+    return tuple(text for text, label in named if label in wanted)
 
 
 def rows_of(data: MultiViewData, texts: Iterable[str]) -> MultiViewData:
-    """Return the samples of some classes, given as `class_names` writes them.
-
-    Example:
-        >>> len(rows_of(MultiViewData([[1.0], [2.0]], labels=[10, 9]), ["10"]))
-        1
-    """
+    """Return the samples of some classes, given as `class_names` writes them."""
     wanted = set(texts)
     codes = [code for code, text in enumerate(_class_texts(data)) if text in wanted]
     return data[np.isin(data.codes, codes)]
@@ -369,32 +322,33 @@ def _class_texts(data: MultiViewData) -> list[str]:
     return texts if len(set(texts)) == len(texts) else [repr(label) for label in labels]
 
 
-def units(cells: list[Cell], shared: bool = True) -> list[list[Cell]]:
-    """Cut cells into pieces of work that one process should do in one go.
-
-    Args:
-        cells: in the order of `plan`.
-        shared: keep the missing rates of one method and split together, so that what is learnt
-            from base classes is learnt once.
-
-    Example:
-        >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=2)
-        >>> [len(unit) for unit in units(plan(grid))]
-        [2, 2]
-    """
-    if not shared:
-        return [[cell] for cell in cells]
+def units(cells: list[Cell]) -> list[list[Cell]]:
+    """Keep together the missing rates of one method and split, in the order of `plan`."""
     return [
         list(group)
         for _, group in groupby(cells, key=lambda cell: (cell.dataset, cell.split, cell.method))
     ]
 
 
-def paper_protocol(grid: Grid) -> Grid:
-    """Return the same grid with the paper's protocol: one class split, 400 episodes.
+def pieces_of(grid: Grid, cells: list[Cell], slots: int) -> list[list[Cell]]:
+    """Cut cells into pieces of work for processes.
 
-    Example:
-        >>> paper_protocol(Grid(datasets=("digits",), methods=("proto",))).episodes
-        400
+    Cells that share what is learnt from base classes stay together, if there are enough pieces to
+    go round. The others are single cells, so that little is lost with a process.
     """
-    return replace(grid, splits=1, episodes=400)
+    whole = units(cells)
+    # A choice of settings takes longer than all else and is made for every missing rate.
+    if grid.tune or len(whole) < 2 * slots:
+        return [[cell] for cell in cells]
+    tags = {text: make_method(text, grid).tags for text in dict.fromkeys(grid.methods)}
+    alone = {
+        text
+        for text, tag in tags.items()
+        # Learns for every missing rate anew, or trains networks in every task.
+        if "missing" in tag.prepare_depends_on or (tag.trained and not tag.needs_base)
+    }
+    return [
+        piece
+        for unit in whole
+        for piece in ([[cell] for cell in unit] if unit[0].method in alone else [unit])
+    ]

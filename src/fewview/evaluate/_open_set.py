@@ -7,19 +7,28 @@ what `predict(reject=...)` uses, and by the largest probability.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from fewview.datasets._splits import ClassSplit
 from fewview.engine._method import Method
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
-from fewview.evaluate._grid import Grid, Setting, make_method, settings, splits_of
+from fewview.evaluate._grid import (
+    Grid,
+    Setting,
+    class_names,
+    make_method,
+    rows_of,
+    settings,
+    splits_of,
+)
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.numerics._batch import EpisodeBatch
@@ -36,30 +45,17 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class OpenSetMetrics:
-    """Metrics of some episodes, one number each.
+    """Metrics of some episodes, one number each."""
 
-    Attributes:
-        accuracy: share of known queries classified rightly.
-        auroc: area under the curve of finding unknown queries by typicality.
-        precision: of the queries rejected when 90 % of the unknown ones are.
-        auroc_of_probability: the same area, by the largest probability.
-        way: known classes per task.
-    """
-
-    accuracy: FloatArray
-    auroc: FloatArray
-    precision: FloatArray
-    auroc_of_probability: FloatArray
-    way: int
+    accuracy: FloatArray  # share of known queries classified rightly
+    auroc: FloatArray  # area under the curve of finding unknown queries by typicality
+    precision: FloatArray  # of the queries rejected when 90 % of the unknown ones are
+    auroc_of_probability: FloatArray  # the same area, by the largest probability
+    way: int  # known classes per task
 
 
 def precision_at_recall(unknown: NDArray[np.bool_], strangeness: FloatArray) -> float:
-    """Best precision among thresholds that find at least 90 % of the unknown queries.
-
-    Example:
-        >>> precision_at_recall(np.array([True, True, False, False]), np.array([4.0, 2, 3, 1]))
-        0.6666666666666666
-    """
+    """Best precision among thresholds that find at least 90 % of the unknown queries."""
     precision, recall, _ = precision_recall_curve(unknown, strangeness)
     return float(precision[recall >= RECALL].max())
 
@@ -67,73 +63,47 @@ def precision_at_recall(unknown: NDArray[np.bool_], strangeness: FloatArray) -> 
 def measure_open_set(
     scores: FloatArray, typicality: FloatArray, labels: NDArray[np.int64], way: int
 ) -> OpenSetMetrics:
-    """Compare scores and typicality with the truth.
+    """Compare scores and typicality, both [tasks, queries, way], with the truth.
 
-    Args:
-        scores: log-probabilities [tasks, queries, way].
-        typicality: how well queries fit classes, [tasks, queries, way].
-        labels: [tasks, queries]; `way` or more for queries of unknown classes.
-        way: number of known classes.
-
-    Example:
-        >>> sure = np.array([[[3.0, 0.0], [0.0, 3.0], [0.1, 0.0]]])
-        >>> measure_open_set(sure, sure, np.array([[0, 1, 2]]), 2).auroc.tolist()
-        [1.0]
+    Labels [tasks, queries] are `way` or more for queries of unknown classes.
     """
     unknown = labels >= way
-    shifted = np.exp(scores - scores.max(-1, keepdims=True))
-    largest = 1 / shifted.sum(-1)  # the softmax of the largest score
+    largest = softmax(scores, axis=-1).max(-1)
     best = typicality.max(-1)
     right = scores.argmax(-1) == labels
-    rows = range(len(labels))
+    tasks = range(len(labels))
     return OpenSetMetrics(
-        accuracy=np.array([right[t][~unknown[t]].mean() for t in rows]),
-        auroc=np.array([roc_auc_score(unknown[t], -best[t]) for t in rows]),
-        precision=np.array([precision_at_recall(unknown[t], -best[t]) for t in rows]),
-        auroc_of_probability=np.array([roc_auc_score(unknown[t], -largest[t]) for t in rows]),
+        accuracy=np.array([right[t][~unknown[t]].mean() for t in tasks]),
+        auroc=np.array([roc_auc_score(unknown[t], -best[t]) for t in tasks]),
+        precision=np.array([precision_at_recall(unknown[t], -best[t]) for t in tasks]),
+        auroc_of_probability=np.array([roc_auc_score(unknown[t], -largest[t]) for t in tasks]),
         way=way,
     )
 
 
 def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[Row]:
-    """Run a grid as an open-set benchmark; results are not stored.
+    """Run a grid as an open-set benchmark: a row per data set, missing rate and method, in percent.
 
-    Args:
-        grid: data sets, methods, missing rates, splits and episodes. Where there are not twice as
-            many novel classes as ways, half of them are known. 15 queries per class unless given.
-        tell: is told what has been done.
-
-    Returns:
-        One row per data set, missing rate and method, in percent.
-
-    Example:
-        >>> grid = Grid(datasets=("digits",), methods=("proto",), splits=1, episodes=4)
-        >>> row = run_open_set(grid)[0]
-        >>> row["way"], row["n_episodes"], 50 < row["auroc"] <= 100
-        (2, 4, True)
+    Where there are not twice as many novel classes as ways, half of them are known. 15 queries per
+    class unless given. Results are not stored.
     """
     rows: list[Row] = []
     for setting in settings(grid):
         for eta in setting.etas:
             for text in dict.fromkeys(grid.methods):
-                parts = []
-                for part in _parts(grid, setting, eta, text):
-                    parts.append(part)
+                parts: list[OpenSetMetrics] = []
+                for split, _, start, stop in splits_of(grid, setting.source):
+                    task = _task(grid, setting, split, eta)
+                    sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
+                    episodes = sampler.draw(start, stop)
+                    parts.append(_score(make_method(text, grid), setting, split, task, episodes))
                     if tell is not None:
                         tell(
                             f"{setting.source.name} eta {eta:g} {text}: split {len(parts)}, AUROC "
-                            f"{100 * part.auroc.mean():.1f}"
+                            f"{100 * parts[-1].auroc.mean():.1f}"
                         )
                 rows.append(_row(setting, eta, text, parts))
     return rows
-
-
-def _parts(grid: Grid, setting: Setting, eta: float, text: str) -> Iterator[OpenSetMetrics]:
-    method = make_method(text, grid)
-    for split, _, start, stop in splits_of(grid, setting.source):
-        task = _task(grid, setting, split, eta)
-        sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
-        yield _score(method, setting, split, task, sampler.draw(start, stop))
 
 
 def _task(grid: Grid, setting: Setting, split: ClassSplit, eta: float) -> TaskSpec:
@@ -156,13 +126,11 @@ def _task(grid: Grid, setting: Setting, split: ClassSplit, eta: float) -> TaskSp
 def _score(
     method: Method, setting: Setting, split: ClassSplit, task: TaskSpec, episodes: Episodes
 ) -> OpenSetMetrics:
-    base_data, wanted = setting.base.data, set(setting.base_classes(split))
-    codes = [k for k, label in enumerate(base_data.classes.tolist()) if label in wanted]
-    base = base_data[np.isin(base_data.codes, codes)]
-    way = task.way // 2
+    way, shot = task.way // 2, max(task.shots)
+    base = rows_of(setting.base.data, class_names(setting.base.data, setting.base_classes(split)))
     prepared = method.prepare_base(base, replace(task, way=way))
     tensors = method.scaled(setting.source.data, prepared, setting.source.name)
-    shot, n_query = max(task.shots), episodes.query.shape[1]
+    n_query = episodes.query.shape[1]
     size = method.batch_size(way * shot, n_query, prepared.reference.view_dims, way)
     scores, fits = [], []
     for start in range(0, len(episodes), size):

@@ -92,23 +92,13 @@ class PlainProgress(Progress):
 
 
 def describe_plan(total: int, reused: int, stale: int) -> str:
-    """Write what a run has before it.
-
-    Example:
-        >>> describe_plan(12, 4, 2)
-        '12 cells: 4 already stored, 8 to compute (2 of them stale: stored by an older version)'
-    """
+    """Write what a run has before it."""
     text = f"{total} cells: {reused} already stored, {total - reused} to compute"
     return text + (f" ({stale} of them stale: stored by an older version)" if stale else "")
 
 
 def describe_seconds(seconds: float) -> str:
-    """Write a time in the unit that suits it.
-
-    Example:
-        >>> describe_seconds(12.3), describe_seconds(150), describe_seconds(9000)
-        ('12 s', '2.5 min', '2.5 h')
-    """
+    """Write a time in the unit that suits it."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

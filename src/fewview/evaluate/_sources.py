@@ -25,37 +25,18 @@ MAX_SPLITS = 10_000
 
 @dataclass(frozen=True)
 class Source:
-    """Data and what is usually done with them.
+    """Data and what is usually done with them."""
 
-    Attributes:
-        name: shown in results, and part of what episodes are drawn from.
-        data: the samples.
-        known: whether this is one of `fewview.datasets.names()`.
-        n_base: number of base classes.
-        n_novel: number of novel classes.
-        way: classes per task, by default.
-        shot: supports per class, by default.
-        queries: queries per class, by default; None means as many as fit, at most 15.
-        base_from: the data set that base classes come from, if not this one.
-        given: the split written in a user's file, if any.
-        data_dir: folder of data files.
-
-    Example:
-        >>> source = find_source("digits")
-        >>> source.way, source.n_base, source.n_novel, source.split(0).index
-        (3, 6, 4, 0)
-    """
-
-    name: str
+    name: str  # shown in results, and part of what episodes are drawn from
     data: MultiViewData
-    known: bool
+    known: bool  # one of `fewview.datasets.names()`
     n_base: int
     n_novel: int
     way: int
     shot: int
-    queries: int | None
-    base_from: str | None = None
-    given: ClassSplit | None = None
+    queries: int | None  # None: as many as fit, at most 15
+    base_from: str | None = None  # the data set that base classes come from, if not this one
+    given: ClassSplit | None = None  # written in a user's file
     data_dir: str | None = None
 
     @property
@@ -67,20 +48,14 @@ class Source:
         """Return one class split; a fixed one whatever the index."""
         if self.given is not None:
             return self.given
-        if self.known:
-            labels = self.data.classes.tolist()
-            return class_split(self.name, index, labels, seed=seed, data_dir=self.data_dir)
         classes = self.data.classes.tolist()
+        if self.known:
+            return class_split(self.name, index, classes, seed=seed, data_dir=self.data_dir)
         return draw_split(classes, self.n_base, self.n_novel, index, seed, self.name)
 
     @property
     def n_splits(self) -> int | None:
-        """In how many ways the classes can be split; None where repetitions take other episodes.
-
-        Example:
-            >>> find_source("digits").n_splits
-            210
-        """
+        """In how many ways the classes can be split; None where repetitions take other episodes."""
         if self.fixed:
             return None
         return comb(len(self.data.classes), self.n_novel)
@@ -123,18 +98,8 @@ def find_source(
 ) -> Source:
     """Find data by name, by file or folder, or take them as they are.
 
-    Args:
-        dataset: a known name, a path, or the data.
-        data_dir: folder of data files of known sets.
-        all_novel: base classes come from elsewhere, so that all classes of a user's own data are
-            novel ones.
-        as_base: the data only lend their classes as base classes, so few of them will do.
-
-    Example:
-        >>> data = MultiViewData(np.ones((40, 2)), labels=np.repeat(np.arange(10), 4))
-        >>> source = find_source(data)
-        >>> source.n_base, source.n_novel, source.way, source.fitting_queries(1)
-        (6, 4, 4, 3)
+    With `all_novel` base classes come from elsewhere, so all classes of a user's own data are novel
+    ones; with `as_base` the data only lend their classes, so few of them will do.
     """
     if isinstance(dataset, MultiViewData):
         return _own(dataset, dataset.name or "data", None, all_novel, as_base)
@@ -145,17 +110,13 @@ def find_source(
     if dataset not in names() and ("/" in dataset or "\\" in dataset or Path(dataset).suffix):
         raise FewviewError(f"{dataset}: no such file or folder")
     spec = get_spec(dataset)
+    usual = ("n_base", "n_novel", "way", "shot", "queries", "base_from")
     return Source(
         name=spec.name,
         data=load(spec.name, data_dir),
         known=True,
-        n_base=spec.n_base,
-        n_novel=spec.n_novel,
-        way=spec.way,
-        shot=spec.shot,
-        queries=spec.queries,
-        base_from=spec.base_from,
         data_dir=data_dir,
+        **{name: getattr(spec, name) for name in usual},
     )
 
 

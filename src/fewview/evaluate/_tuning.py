@@ -31,32 +31,15 @@ EPISODES_PER_FOLD = 15
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen on base classes.
+    """What was chosen on base classes."""
 
-    Attributes:
-        parameters: the best setting.
-        accuracy: of every candidate, in the order they were tried.
-        seconds: that choosing took.
-    """
-
-    parameters: dict[str, Any]
-    accuracy: tuple[float, ...]
-    seconds: float
+    parameters: dict[str, Any]  # the best setting
+    accuracy: tuple[float, ...]  # of every candidate, in the order they were tried
+    seconds: float  # that choosing took
 
 
 def candidates(method: Method, fixed: Collection[str] = ()) -> list[dict[str, Any]]:
-    """List the settings to choose from, the method's present ones first.
-
-    Args:
-        method: with a `tune_grid`.
-        fixed: parameters that the user has set and that stay as they are.
-
-    Example:
-        >>> from fewview.engine._registry import create
-        >>> settings = candidates(create("proto"), fixed=["scaling"])
-        >>> [setting["padding"] for setting in settings][:2]
-        ['episode', 'zero']
-    """
+    """List the settings to choose from, the present ones first; what is fixed stays."""
     choices = {name: values for name, values in method.tune_grid.items() if name not in fixed}
     if not choices:
         return []
@@ -67,12 +50,7 @@ def candidates(method: Method, fixed: Collection[str] = ()) -> list[dict[str, An
 
 
 def describe_tuning(settings: list[dict[str, Any]]) -> str:
-    """Write the rule of choice in one line; part of a result's key.
-
-    Example:
-        >>> describe_tuning([{"padding": "episode"}, {"padding": "zero"}])
-        '1:4x15:padding=episode|zero'
-    """
+    """Write the rule of choice in one line; part of a result's key."""
     if not settings:
         return ""
     values = {name: dict.fromkeys(str(s[name]) for s in settings) for name in sorted(settings[0])}

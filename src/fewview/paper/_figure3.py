@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fewview.engine._registry import names as method_names
-from fewview.evaluate._runner import versions
+from fewview.evaluate._workbench import versions
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.paper._compute import Desk, versions_line

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fewview.evaluate._runner import versions
+from fewview.evaluate._workbench import versions
 from fewview.ground._rows import Row
 from fewview.methods.ugda._ugda import UGDA
 from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fewview.evaluate._runner import versions
+from fewview.evaluate._workbench import versions
 from fewview.ground._rows import Row
 from fewview.methods.ugda._ugda import UGDA
 from fewview.paper._compute import Desk, versions_line

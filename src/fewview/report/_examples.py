@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fewview.ground._errors import FewviewError, FewviewWarning
-from fewview.report._contents import Panel
 from fewview.results._cells import Cell, Result
+from fewview.results._comparing import Panel
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method

@@ -25,20 +25,10 @@ from fewview.ground._whole_files import replacing
 from fewview.paper._printed import METHODS as PAPER_METHODS
 from fewview.paper._printed import TABLES as PAPER_TABLES
 from fewview.paper._printed import printed
-from fewview.report._contents import (
-    ALPHA,
-    Contents,
-    Panel,
-    Ranked,
-    Winner,
-    collect,
-    costs,
-    rankings,
-    reliabilities,
-    winners,
-)
+from fewview.report._contents import Contents, collect, costs, rankings, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._provenance import commands, missing_cells, versions
+from fewview.results._comparing import ALPHA, Panel, Ranked, Winner, winners
 from fewview.results._intervals import Ranking
 from fewview.results._store import Store
 

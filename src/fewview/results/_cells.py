@@ -111,59 +111,26 @@ class Cell:
         return content_hash({k: v for k, v in self.key().items() if k not in self.VERSIONS})
 
     def describe(self) -> str:
-        """Write the cell in a few words, for progress lines.
-
-        Example:
-            >>> example_cell().describe()
-            'digits split 0 eta 0.3 proto'
-        """
+        """Write the cell in a few words, for progress lines."""
         return f"{self.dataset} split {self.split} eta {self.eta:g} {self.method}"
 
 
 def content_hash(value: Any) -> str:
-    """Hash plain values: sha256 of JSON with sorted keys and no spaces.
-
-    Example:
-        >>> content_hash({"b": 1, "a": [0.5]}) == content_hash({"a": (0.5,), "b": 1})
-        True
-    """
+    """Hash plain values: sha256 of JSON with sorted keys and no spaces."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def example_cell(**changes: Any) -> Cell:
-    """Make a cell that stands for no real data, for examples and tests.
-
-    Example:
-        >>> example_cell(eta=0.5).eta
-        0.5
-    """
+    """Make a cell that stands for no real data, for examples and tests."""
     values: dict[str, Any] = {
-        "dataset": "digits",
-        "data_checksum": "0" * 64,
-        "base": "digits",
-        "base_checksum": "0" * 64,
-        "base_classes": ("0", "1", "2", "3", "4", "5"),
-        "novel": ("6", "7", "8", "9"),
-        "way": 3,
-        "shot": 1,
-        "queries": 30,
-        "query_counts": "balanced",
-        "missing": "uniform",
-        "eta": 0.3,
-        "method_class": "Proto",
-        "parameters": "dtype=float32,padding=episode,scaling=scale",
-        "method_version": "1",
-        "sampler_version": 1,
-        "seed": 0,
-        "dtype": "float32",
-        "device": "cpu",
-        "start": 0,
-        "stop": 40,
-        "method": "proto",
-        "scaling": "scale",
-        "padding": "episode",
-    }
+        "dataset": "digits", "data_checksum": "0" * 64, "base": "digits", "base_checksum": "0" * 64,
+        "base_classes": ("0", "1", "2", "3", "4", "5"), "novel": ("6", "7", "8", "9"), "way": 3,
+        "shot": 1, "queries": 30, "query_counts": "balanced", "missing": "uniform", "eta": 0.3,
+        "method_class": "Proto", "parameters": "dtype=float32,padding=episode,scaling=scale",
+        "method_version": "1", "sampler_version": 1, "seed": 0, "dtype": "float32", "device": "cpu",
+        "start": 0, "stop": 40, "method": "proto", "scaling": "scale", "padding": "episode",
+    }  # fmt: skip
     return Cell(**(values | changes))
 
 

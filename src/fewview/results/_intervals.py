@@ -6,8 +6,9 @@ of data sets, methods or stores. Tests and distributions come from scipy.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -68,39 +69,21 @@ def split_interval(
 def split_intervals(
     values: Float64Array, level: float = 0.95, replicates: int = REPLICATES, seed: int = 0
 ) -> tuple[Float64Array, Float64Array]:
-    """Compute `split_interval` for many results of the same shape at once.
+    """Compute `split_interval` for many results at once, [results, splits, episodes].
 
     A bootstrap mean is a weighted mean of the episodes, so one matrix of weights serves all.
-
-    Args:
-        values: [results, splits, episodes].
-        level: coverage.
-        replicates: number of bootstrap samples.
-        seed: of the resampling.
-
-    Returns:
-        Lower and upper ends, each [results].
-
-    Example:
-        >>> low, high = split_intervals(np.ones((3, 2, 4)))
-        >>> low.tolist()
-        [1.0, 1.0, 1.0]
     """
     n_results, n_splits, n_episodes = values.shape
     # Centred, so that adding up weights leaves no rounding error where all values are equal.
     centre = values.mean(axis=(1, 2), keepdims=True)
     flat = (values - centre).reshape(n_results, -1)
-    if replicates * flat.shape[1] <= _LARGEST_KEPT:
-        means = flat @ _kept_weights(n_splits, n_episodes, replicates, seed).T
-    else:
-        step = max(1, _LARGEST_KEPT // flat.shape[1])
-        means = np.concatenate(
-            [
-                flat @ _weights(n_splits, n_episodes, first, min(first + step, replicates), seed).T
-                for first in range(0, replicates, step)
-            ],
-            axis=1,
-        )
+    step = max(1, _LARGEST_KEPT // flat.shape[1])
+    draw = _weights if replicates > step else _kept_weights
+    parts = [
+        flat @ draw(n_splits, n_episodes, first, min(first + step, replicates), seed).T
+        for first in range(0, replicates, step)
+    ]
+    means = np.concatenate(parts, axis=1)
     tail = _expanded_tail(level, n_splits if n_splits > 1 else n_episodes)
     low, high = np.quantile(means, [tail, 1.0 - tail], axis=1)
     return low + centre[:, 0, 0], high + centre[:, 0, 0]
@@ -113,11 +96,6 @@ def _expanded_tail(level: float, n: int) -> float:
     if n < 2:
         return (1.0 - level) / 2.0
     return float(ndtr(-np.sqrt(n / (n - 1)) * stdtrit(n - 1, (1.0 + level) / 2.0)))
-
-
-@lru_cache(maxsize=8)
-def _kept_weights(n_splits: int, n_episodes: int, replicates: int, seed: int) -> Float64Array:
-    return _weights(n_splits, n_episodes, 0, replicates, seed)
 
 
 def _weights(n_splits: int, n_episodes: int, first: int, last: int, seed: int) -> Float64Array:
@@ -133,13 +111,11 @@ def _weights(n_splits: int, n_episodes: int, first: int, last: int, seed: int) -
     return counts.reshape(last - first, size) / size
 
 
-def holm(p_values: ArrayLike) -> Float64Array:
-    """Adjust p-values for many tests by Holm's step-down method.
+_kept_weights = lru_cache(maxsize=8)(_weights)
 
-    Example:
-        >>> holm([0.01, 0.04, 0.03]).tolist()
-        [0.03, 0.06, 0.06]
-    """
+
+def holm(p_values: ArrayLike) -> Float64Array:
+    """Adjust p-values for many tests by Holm's step-down method."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     factors = np.arange(p.size, 0, -1)
@@ -181,6 +157,19 @@ class PairedComparison:
     p_t_holm: float
     p_wilcoxon_holm: float
 
+    def turned(self) -> PairedComparison:
+        """The same comparison with the second method first."""
+        return replace(
+            self,
+            one=self.two,
+            two=self.one,
+            difference=-self.difference,
+            low=-self.high,
+            high=-self.low,
+            wins=self.losses,
+            losses=self.wins,
+        )
+
 
 def compare_paired(
     means: ArrayLike, names: Sequence[str], wilcoxon: bool = True
@@ -200,6 +189,8 @@ def compare_paired(
         >>> pairs[0].difference, pairs[0].wins, round(pairs[0].p_t, 4)
         (2.0, 3, 0.0742)
     """
+    from scipy.stats import wilcoxon as wilcoxon_test
+
     array = np.asarray(means, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] != len(names):
         raise FewviewError("means must be [methods, splits], one row per name")
@@ -208,20 +199,19 @@ def compare_paired(
         return []
     differences = np.stack([array[i] - array[j] for i, j in pairs])
     n_splits = array.shape[1]
-    p_t, p_w, half = (np.full(len(pairs), np.nan) for _ in range(3))
+    p_t, p_w, low, high = (np.full(len(pairs), np.nan) for _ in range(4))
     if n_splits > 1:
-        p_t, half = _paired_t(differences)
+        p_t, low, high = _paired_t(differences)
         if wilcoxon:
-            p_w = np.array([_wilcoxon(row) for row in differences])
+            p_w = np.array([wilcoxon_test(row).pvalue if row.any() else 1.0 for row in differences])
     p_t_holm, p_w_holm = (p if np.isnan(p).any() else holm(p) for p in (p_t, p_w))
-    centre = differences.mean(axis=1)
     return [
         PairedComparison(
             one=names[i],
             two=names[j],
-            difference=float(centre[k]),
-            low=float(centre[k] - half[k]),
-            high=float(centre[k] + half[k]),
+            difference=float(differences[k].mean()),
+            low=float(low[k]),
+            high=float(high[k]),
             wins=int((differences[k] > 0).sum()),
             losses=int((differences[k] < 0).sum()),
             n_splits=n_splits,
@@ -234,25 +224,17 @@ def compare_paired(
     ]
 
 
-def _paired_t(differences: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Two-sided p-values and half widths of 95 % intervals, [pairs]."""
-    from scipy.special import stdtr, stdtrit
+def _paired_t(differences: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Two-sided p-values and both ends of 95 % intervals, each [pairs]."""
+    from scipy.stats import ttest_1samp
 
-    n = differences.shape[1]
-    centre = differences.mean(axis=1)
-    error = differences.std(axis=1, ddof=1) / np.sqrt(n)
-    # Equal results on all splits are no evidence of anything; a constant difference is certain.
-    safe = np.where(error > 0, error, 1.0)
-    statistic = np.where(error > 0, centre / safe, np.where(centre == 0, 0.0, np.inf))
-    return 2.0 * stdtr(n - 1, -np.abs(statistic)), stdtrit(n - 1, 0.975) * error
-
-
-def _wilcoxon(differences: Float64Array) -> float:
-    from scipy.stats import wilcoxon
-
-    if not differences.any():
-        return 1.0
-    return float(wilcoxon(differences).pvalue)
+    with warnings.catch_warnings():
+        # scipy warns of constant differences; they are certain.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        test = ttest_1samp(differences, 0.0, axis=1)
+        low, high = test.confidence_interval(0.95)
+    # Equal results on all splits are no evidence of anything.
+    return np.where(differences.any(axis=1), test.pvalue, 1.0), low, high
 
 
 @dataclass(frozen=True)
@@ -280,8 +262,7 @@ class Ranking:
         """Longest runs of methods (first, last) that are not told apart, for the diagram."""
         runs: list[tuple[int, int]] = []
         for first, rank in enumerate(self.ranks):
-            near = [k for k, r in enumerate(self.ranks) if r - rank <= self.critical_difference]
-            last = max(near)
+            last = max(k for k, r in enumerate(self.ranks) if r - rank <= self.critical_difference)
             if last > first and (not runs or last > runs[-1][1]):
                 runs.append((first, last))
         return runs
@@ -323,12 +304,7 @@ def average_ranks(scores: ArrayLike, names: Sequence[str], alpha: float = 0.05) 
 
 
 def critical_difference(n_methods: int, n_blocks: int, alpha: float = 0.05) -> float:
-    """Nemenyi's critical difference of average ranks.
-
-    Example:
-        >>> round(critical_difference(5, 30), 3)  # q = 2.728, Demsar (2006), table 5
-        1.114
-    """
+    """Nemenyi's critical difference of average ranks."""
     from scipy.stats import studentized_range
 
     if n_methods < 2:

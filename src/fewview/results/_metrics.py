@@ -46,12 +46,7 @@ class EpisodeMetrics:
 
     @property
     def ece(self) -> float:
-        """Expected calibration error: top label, 15 equal bins, pooled over all queries.
-
-        Example:
-            >>> round(measure(np.zeros((1, 4, 2)), np.array([[0, 0, 0, 1]])).ece, 3)
-            0.25
-        """
+        """Expected calibration error: top label, 15 equal bins, pooled over all queries."""
         return expected_calibration_error(self.bins)
 
 
@@ -104,13 +99,7 @@ def measure(scores: NDArray[Any], labels: NDArray[np.int64]) -> EpisodeMetrics:
 
 
 def join(parts: Sequence[EpisodeMetrics]) -> EpisodeMetrics:
-    """Put the metrics of consecutive batches of episodes together.
-
-    Example:
-        >>> one = measure(np.zeros((2, 3, 2)), np.zeros((2, 3), dtype=np.int64))
-        >>> len(join([one, one]))
-        4
-    """
+    """Put the metrics of consecutive batches of episodes together."""
     per_episode = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_EPISODE
     }
@@ -118,14 +107,6 @@ def join(parts: Sequence[EpisodeMetrics]) -> EpisodeMetrics:
 
 
 def expected_calibration_error(bins: Float64Array) -> float:
-    """Mean gap between probability and accuracy over bins, weighted by their queries.
-
-    Args:
-        bins: [3, bins]: counts, sums of probabilities, numbers of right predictions.
-
-    Example:
-        >>> expected_calibration_error(np.array([[4.0], [4.0], [3.0]]))
-        0.25
-    """
+    """Mean gap between probability and accuracy over bins, weighted by their queries."""
     total = bins[0].sum()
     return float(np.abs(bins[1] - bins[2]).sum() / total) if total else 0.0

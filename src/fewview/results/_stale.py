@@ -8,25 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from fewview.episodes._sampler import SAMPLER_VERSION
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell, Result
+
+if TYPE_CHECKING:
+    from fewview.engine._method import Method
 
 CURRENT, STALE, UNKNOWN = "current", "stale", "unknown"
 
 
+def version_key(method: Method) -> str:
+    """Version of a method and of the methods that it is made of."""
+    from fewview.engine._method import Method
+
+    parts = [value for value in method.get_params(deep=False).values() if isinstance(value, Method)]
+    inner = "+".join(f"{type(part).__name__} {version_key(part)}" for part in parts)
+    return f"{method.version}({inner})" if inner else str(method.version)
+
+
 def status(cell: Cell) -> str:
-    """Say whether a cell is `"current"`, `"stale"`, or of an `"unknown"` method.
-
-    Example:
-        >>> from fewview.results._cells import example_cell
-        >>> status(example_cell()), status(example_cell(sampler_version=0))
-        ('current', 'stale')
-        >>> status(example_cell(method="no-such-method"))
-        'unknown'
-    """
-    from fewview.episodes._sampler import SAMPLER_VERSION
-
+    """Say whether a cell is `"current"`, `"stale"`, or of an `"unknown"` method."""
     version = _present_version(cell.method, cell.method_class)
     if version is None:
         return UNKNOWN
@@ -37,7 +41,6 @@ def status(cell: Cell) -> str:
 @lru_cache(maxsize=1024)
 def _present_version(text: str, method_class: str) -> str | None:
     from fewview.engine._registry import create
-    from fewview.evaluate._grid import version_key
 
     try:
         method = create(text)

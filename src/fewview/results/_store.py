@@ -11,13 +11,13 @@ import os
 import socket
 import sqlite3
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,22 +25,27 @@ from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell, Result
 from fewview.results._metrics import PER_EPISODE, EpisodeMetrics
 
+if TYPE_CHECKING:
+    from filelock import FileLock
+
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x66657776  # "fewv", so that a foreign SQLite file is recognised
 NO_STORE = "none"
 MEMORY = ":memory:"
 _LISTS = ("base_classes", "novel")
-_CELL_COLUMNS = tuple(item.name for item in fields(Cell))
-_EXTRA_COLUMNS = ("seconds", "seconds_base", "chosen", "created", "host", "versions")
-_MEANS = (*PER_EPISODE, "ece")
 _KINDS = {"str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
+_CELL = {item.name: _KINDS.get(str(item.type), "TEXT") for item in fields(Cell)}
+_EXTRA = {
+    "seconds": "REAL", "seconds_base": "REAL", "chosen": "TEXT", "created": "TEXT", "host": "TEXT",
+    "versions": "TEXT",
+}  # fmt: skip
+_ARRAYS = (*PER_EPISODE, "bins")
 _OPERATORS = ("!=", "<=", ">=", "=", "<", ">", "~")
 # File systems of the machine itself, where the shared memory of a write-ahead log works.
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "zfs", "f2fs", "overlay", "ramfs")
 
-Columns = tuple[str, ...]
 # Not accuracy: choosing class splits by their outcome would make the means lie.
-FILTERS: Columns = (
+FILTERS = (
     "dataset", "base", "split", "way", "shot", "queries", "query_counts", "missing", "eta",
     "method", "method_class", "method_version", "sampler_version", "scaling", "padding", "seed",
     "dtype", "device", "tune", "host", "created", "parameters", "hash",
@@ -48,12 +53,7 @@ FILTERS: Columns = (
 
 
 def default_path() -> Path:
-    """Where results go when nobody says: `$FEWVIEW_STORE`, else the user's cache folder.
-
-    Example:
-        >>> default_path().suffix
-        '.sqlite'
-    """
+    """Where results go when nobody says: `$FEWVIEW_STORE`, else the user's cache folder."""
     from fewview.datasets._catalogue import cache_folder
 
     given = os.environ.get("FEWVIEW_STORE")
@@ -88,7 +88,7 @@ class Store:
         on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self.path = str(path)
-        self._lock: IO[str] | None = None
+        self._lock: FileLock | None = None
         self._connection: sqlite3.Connection | None = None
         if self.path == MEMORY:
             self._connection = sqlite3.connect(MEMORY)
@@ -124,7 +124,8 @@ class Store:
             self._connection.close()
             self._connection = None
         if self._lock is not None:
-            self._lock.close()  # closing releases the lock; the file stays, removing it would race
+            _holder_file(Path(self.path)).unlink(missing_ok=True)
+            self._lock.release()  # its file stays, removing it would race
             self._lock = None
 
     @property
@@ -139,30 +140,30 @@ class Store:
     def add(self, result: Result) -> None:
         """Write one finished cell, in one transaction; the same cell again replaces itself."""
         cell, metrics = result.cell, result.metrics
-        row: dict[str, Any] = {name: getattr(cell, name) for name in _CELL_COLUMNS}
+        row: dict[str, Any] = {name: getattr(cell, name) for name in _CELL}
         row |= {name: json.dumps(row[name]) for name in _LISTS}
-        row |= {name: getattr(result, name) for name in _EXTRA_COLUMNS}
+        row |= {name: getattr(result, name) for name in _EXTRA}
         row |= {name: float(getattr(metrics, name).mean()) for name in PER_EPISODE}
         row |= {"hash": cell.hash, "identity": cell.identity, "ece": metrics.ece}
-        blobs: dict[str, Any] = {name: _pack(getattr(metrics, name)) for name in PER_EPISODE}
-        blobs |= {"hash": cell.hash, "bins": _pack(metrics.bins)}
-        with self._transaction() as connection:
-            connection.execute(_insert("cells", row), row)
-            connection.execute(_insert("episodes", blobs), blobs)
+        blobs: dict[str, Any] = {
+            name: np.ascontiguousarray(getattr(metrics, name), dtype="<f8").tobytes()
+            for name in _ARRAYS
+        }
+        self._write(cells=row, episodes=blobs | {"hash": cell.hash})
 
     def add_choice(self, key: str, choice: dict[str, Any]) -> None:
         """Remember what was chosen on base classes (plain values)."""
-        with self._transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO choices (key, choice) VALUES (?, ?)",
-                (key, json.dumps(choice)),
-            )
+        self._write(choices={"key": key, "choice": json.dumps(choice)})
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _write(self, **rows: dict[str, Any]) -> None:
+        """Write a row into each of some tables, all or none."""
         try:
             with self.connection as connection:
-                yield connection
+                for table, row in rows.items():
+                    marks = ", ".join(f":{name}" for name in row)
+                    connection.execute(
+                        f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})", row
+                    )
         except sqlite3.OperationalError as error:
             raise FewviewError(
                 f"{self.path}: cannot write the result ({error}); what was written before is safe"
@@ -179,12 +180,7 @@ class Store:
         return {key: json.loads(choice) for key, choice in rows}
 
     def present(self, hashes: Iterable[str]) -> set[str]:
-        """Say which of these cells are in the store.
-
-        Example:
-            >>> Store().present(["0" * 64])
-            set()
-        """
+        """Say which of these cells are in the store."""
         return self._matching("hash", hashes)
 
     def known_identities(self, identities: Iterable[str]) -> set[str]:
@@ -192,23 +188,19 @@ class Store:
         return self._matching("identity", identities)
 
     def _matching(self, column: str, values: Iterable[str]) -> set[str]:
-        wanted = list(values)
-        found: set[str] = set()
-        for start in range(0, len(wanted), 500):  # SQLite limits the number of parameters
-            part = wanted[start : start + 500]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT {column} FROM cells WHERE {column} IN ({marks})"
-            found.update(row[0] for row in self.connection.execute(query, part))
-        return found
+        return {
+            row[0]
+            for clause, part in _portions(column, values)
+            for row in self.connection.execute(f"SELECT {column} FROM cells WHERE {clause}", part)
+        }
 
-    def get(self, hashes: Sequence[str]) -> dict[str, Result]:
+    def get(self, hashes: Iterable[str]) -> dict[str, Result]:
         """Return the results of these cells, by hash; absent ones are left out."""
-        out: dict[str, Result] = {}
-        for start in range(0, len(hashes), 500):
-            part = list(hashes[start : start + 500])
-            clause = f"cells.hash IN ({','.join('?' * len(part))})"
-            out.update((result.cell.hash, result) for result in self._read(clause, part))
-        return out
+        return {
+            result.cell.hash: result
+            for clause, part in _portions("hash", hashes)
+            for result in self._read(clause, part)
+        }
 
     def select(self, where: Sequence[str] = ()) -> list[Result]:
         """Return results that meet all conditions, in the order they were written.
@@ -225,32 +217,35 @@ class Store:
             ...
             fewview.FewviewError: condition 'colour=red': no column 'colour'; ...
         """
-        clauses, values = [], []
-        for condition in where:
-            clause, parameters = parse_condition(condition)
-            clauses.append(clause)
-            values += parameters
-        return list(self._read(" AND ".join(clauses) or "1", values))
+        parsed = [parse_condition(condition) for condition in where]
+        clause = " AND ".join(part for part, _ in parsed) or "1"
+        return list(self._read(clause, [value for _, values in parsed for value in values]))
 
     def _read(self, clause: str, values: Sequence[Any]) -> Iterator[Result]:
-        columns = [f"cells.{name}" for name in (*_CELL_COLUMNS, *_EXTRA_COLUMNS, "hash")]
-        blobs = [f"episodes.{name}" for name in (*PER_EPISODE, "bins")]
+        names = (*_CELL, *_EXTRA, "hash", *_ARRAYS)
+        tables = ["episodes" if name in _ARRAYS else "cells" for name in names]
+        columns = [f"{table}.{name}" for table, name in zip(tables, names, strict=True)]
         query = (
-            f"SELECT {', '.join(columns + blobs)} FROM cells JOIN episodes USING (hash) "
+            f"SELECT {', '.join(columns)} FROM cells JOIN episodes USING (hash) "
             f"WHERE {clause} ORDER BY cells.rowid"
         )
-        n_cell, n_extra = len(_CELL_COLUMNS), len(_EXTRA_COLUMNS)
         for row in self.connection.execute(query, values):
-            named = dict(zip(_CELL_COLUMNS, row, strict=False))
-            named |= {name: tuple(json.loads(named[name])) for name in _LISTS}
-            named["fixed"] = bool(named["fixed"])
-            cell = Cell(**named)
-            cell.__dict__["hash"] = row[n_cell + n_extra]  # fills the cached property
-            extra = dict(zip(_EXTRA_COLUMNS, row[n_cell:], strict=False))
-            arrays = [np.frombuffer(blob, dtype="<f8") for blob in row[n_cell + n_extra + 1 :]]
-            per_episode = dict(zip(PER_EPISODE, arrays, strict=False))
-            metrics = EpisodeMetrics(**per_episode, bins=arrays[-1].reshape(3, -1))
-            yield Result(cell=cell, metrics=metrics, **extra)
+            found = dict(zip(names, row, strict=True))
+            found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
+            found["fixed"] = bool(found["fixed"])
+            cell = Cell(**{name: found[name] for name in _CELL})
+            cell.__dict__["hash"] = found["hash"]  # fills the cached property
+            arrays = {name: np.frombuffer(found[name], dtype="<f8") for name in _ARRAYS}
+            arrays["bins"] = arrays["bins"].reshape(3, -1)
+            extra = {name: found[name] for name in _EXTRA}
+            yield Result(cell=cell, metrics=EpisodeMetrics(**arrays), **extra)
+
+
+def _portions(column: str, values: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Conditions for some values each, because SQLite limits the number of parameters."""
+    rest = iter(values)
+    while part := list(islice(rest, 500)):
+        yield f"cells.{column} IN ({','.join('?' * len(part))})", part
 
 
 def parse_condition(text: str) -> tuple[str, list[Any]]:
@@ -269,8 +264,7 @@ def parse_condition(text: str) -> tuple[str, list[Any]]:
             f"(operators {' '.join(_OPERATORS)})"
         )
     operator = min(places)[2]
-    column, _, value = text.partition(operator)
-    column, value = column.strip(), value.strip()
+    column, value = (part.strip() for part in text.split(operator, 1))
     if column not in FILTERS:
         raise FewviewError(
             f"condition {text!r}: no column {column!r}; there are {', '.join(FILTERS)}"
@@ -279,28 +273,17 @@ def parse_condition(text: str) -> tuple[str, list[Any]]:
     if operator == "~":
         return f"instr({place}, ?) > 0", [value]
     if operator in ("=", "!=") and "|" in value and column != "tune":
-        options = [_value(part.strip()) for part in value.split("|")]
+        options = [_number_or_text(part.strip()) for part in value.split("|")]
         negation = "NOT " if operator == "!=" else ""
         return f"{place} {negation}IN ({','.join('?' * len(options))})", options
-    return f"{place} {operator} ?", [_value(value)]
+    return f"{place} {operator} ?", [_number_or_text(value)]
 
 
-def _value(text: str) -> Any:
+def _number_or_text(text: str) -> int | float | str:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
-
-
-def _pack(array: Any) -> bytes:
-    return np.ascontiguousarray(array, dtype="<f8").tobytes()
-
-
-def _insert(table: str, row: dict[str, Any]) -> str:
-    marks = ", ".join(f":{name}" for name in row)
-    return f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})"
 
 
 # ---------------------------------------------------------------------- opening the file
@@ -312,9 +295,9 @@ def _connect_writer(file: Path) -> sqlite3.Connection:
         empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if not empty:
             _check_schema(connection, file)
-        mode = "WAL" if on_local_disk(file) else "DELETE"
+        mode, care = ("WAL", "NORMAL") if on_local_disk(file) else ("DELETE", "FULL")
         connection.execute(f"PRAGMA journal_mode={mode}")
-        connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'WAL' else 'FULL'}")
+        connection.execute(f"PRAGMA synchronous={care}")
         if empty:
             _create(connection)
     except BaseException:
@@ -323,24 +306,19 @@ def _connect_writer(file: Path) -> sqlite3.Connection:
     return connection
 
 
-def _connect_reader(file: Path) -> sqlite3.Connection:
+def _connect_reader(file: Path, options: str = "mode=ro") -> sqlite3.Connection:
     if not file.is_file():
         raise FewviewError(f"{file}: no such result store; 'fewview bench' writes one")
-    last: sqlite3.Error | None = None
-    # Where the folder cannot be written, the log cannot be shared: take the file as it is.
-    for options in ("mode=ro", "mode=ro&immutable=1"):
-        connection = sqlite3.connect(f"{file.resolve().as_uri()}?{options}", uri=True, timeout=60)
-        try:
-            _check_schema(connection, file)
-            return connection
-        except sqlite3.OperationalError as error:
-            connection.close()
-            last = error
-        except BaseException:
-            connection.close()
-            raise
-    assert last is not None
-    raise last
+    connection = sqlite3.connect(f"{file.resolve().as_uri()}?{options}", uri=True, timeout=60)
+    try:
+        _check_schema(connection, file)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.OperationalError) and "immutable" not in options:
+            # Where the folder cannot be written, the log cannot be shared: take the file as it is.
+            return _connect_reader(file, "mode=ro&immutable=1")
+        raise
+    return connection
 
 
 def _check_schema(connection: sqlite3.Connection, file: Path) -> None:
@@ -356,20 +334,14 @@ def _check_schema(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    kinds = {item.name: _KINDS.get(str(item.type), "TEXT") for item in fields(Cell)}
-    cells = [f"{name} {kinds[name]} NOT NULL" for name in _CELL_COLUMNS]
-    extra = [
-        f"{name} {'REAL' if name.startswith('seconds') else 'TEXT'} NOT NULL"
-        for name in _EXTRA_COLUMNS
-    ]
-    means = [f"{name} REAL NOT NULL" for name in _MEANS]
-    blobs = [f"{name} BLOB NOT NULL" for name in (*PER_EPISODE, "bins")]
+    columns = _CELL | _EXTRA | dict.fromkeys((*PER_EPISODE, "ece"), "REAL")
+    cells = ", ".join(f"{name} {kind} NOT NULL" for name, kind in columns.items())
+    blobs = ", ".join(f"{name} BLOB NOT NULL" for name in _ARRAYS)
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         for statement in (
-            f"CREATE TABLE cells (hash TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, "
-            f"{', '.join(cells + extra + means)})",
-            f"CREATE TABLE episodes (hash TEXT NOT NULL UNIQUE, {', '.join(blobs)})",
+            f"CREATE TABLE cells (hash TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, {cells})",
+            f"CREATE TABLE episodes (hash TEXT NOT NULL UNIQUE, {blobs})",
             "CREATE TABLE choices (key TEXT NOT NULL UNIQUE, choice TEXT NOT NULL)",
             "CREATE INDEX cells_identity ON cells (identity)",
             "CREATE INDEX cells_place ON cells (dataset, method, eta)",
@@ -380,16 +352,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def on_local_disk(file: Path, mounts: str | None = None) -> bool:
-    """Say whether a file is certainly on a disk of this machine; if in doubt, it is not.
-
-    Args:
-        file: may not exist yet.
-        mounts: the table of mounts, for tests; the system's when None.
-
-    Example:
-        >>> on_local_disk(Path("/data/a.sqlite"), "server:/x /data nfs4 rw 0 0")
-        False
-    """
+    """Say whether a file is certainly on a disk of this machine; if in doubt, it is not."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
@@ -411,46 +374,35 @@ def on_local_disk(file: Path, mounts: str | None = None) -> bool:
 # ---------------------------------------------------------------------- one writer at a time
 
 
-def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> IO[str]:
+def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> FileLock:
     """Take the lock `<file>.lock`, which the operating system frees when a process ends."""
-    path = file.with_name(file.name + ".lock")
-    handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - kept open as long as the lock
-    deadline = None if wait is None else time.monotonic() + wait
-    told = False
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(f"{file}.lock", thread_local=False)  # whoever closes the store frees it
     try:
-        while not _try_lock(handle):
-            handle.seek(0)
-            holder = handle.read().strip() or "another process"
-            if deadline is not None and time.monotonic() >= deadline:
-                raise FewviewError(
-                    f"{file}: in use by {holder}; wait for it to end, or choose another --store"
-                )
-            if not told and on_wait is not None:
-                on_wait(f"{file}: in use by {holder}; waiting until it is free")
-                told = True
-            time.sleep(0.2)
-        handle.seek(0)
-        handle.truncate()
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        handle.write(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
-        handle.flush()
-    except BaseException:
-        handle.close()
-        raise
-    return handle
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if wait != 0 and on_wait is not None:
+                on_wait(f"{file}: in use by {_holder(file)}; waiting until it is free")
+            lock.acquire(timeout=-1 if wait is None else wait, poll_interval=0.2)
+    except (Timeout, RuntimeError):  # a RuntimeError is the lock's word for waiting for oneself
+        raise FewviewError(
+            f"{file}: in use by {_holder(file)}; wait for it to end, or choose another --store"
+        ) from None
+    # Not in the lock's own file, which waiting processes may empty.
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    text = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
+    _holder_file(file).write_text(text, encoding="utf-8")
+    return lock
 
 
-def _try_lock(handle: IO[str]) -> bool:
+def _holder_file(file: Path) -> Path:
+    return file.with_name(file.name + ".holder")
+
+
+def _holder(file: Path) -> str:
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            handle.seek(1 << 20)  # beyond the text, so that others can read who holds the lock
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
+        return _holder_file(file).read_text(encoding="utf-8").strip() or "another process"
+    except OSError:
+        return "another process"

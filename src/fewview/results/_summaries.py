@@ -7,22 +7,14 @@ added, none is renamed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
-from fewview.results._intervals import (
-    PairedComparison,
-    Ranking,
-    average_ranks,
-    compare_paired,
-    split_intervals,
-    standard_error,
-)
+from fewview.results._intervals import split_intervals, standard_error
 from fewview.results._metrics import expected_calibration_error
 
 # What the results of one row have in common; class splits and episodes are summed up.
@@ -35,11 +27,11 @@ REQUIRED = (
     "dataset", "method", "way", "shot", "eta", "accuracy", "standard_error", "split_low",
     "split_high", "n_episodes", "seconds", "seconds_base",
 )  # fmt: skip
-
-# What makes tasks of one data set different questions, which are never compared or mixed.
-TASK = ("base", "way", "shot", "queries", "query_counts", "missing", "seed")
-# What makes one method, as typed, different ones.
-VARIANT = ("scaling", "padding")
+# Fields of cells that rows have besides.
+TOLD = (
+    "scaling", "padding", "base", "queries", "query_counts", "missing", "seed", "dtype", "device",
+    "method_version",
+)  # fmt: skip
 
 
 def group_of(cell: Cell) -> tuple[Hashable, ...]:
@@ -48,14 +40,10 @@ def group_of(cell: Cell) -> tuple[Hashable, ...]:
 
 
 def summarise(groups: Iterable[Sequence[Result]]) -> list[Row]:
-    """Sum every group of results up into one row.
+    """Sum every group of results, which differ in class split or repetition, up into one row.
 
-    Args:
-        groups: results that differ in class split (or repetition) only.
-
-    Returns:
-        Rows in the order of the groups; accuracies and their errors in percent, `split_low` and
-        `split_high` None where there is one fixed split.
+    Accuracies and their errors are in percent; `split_low` and `split_high` are None where there is
+    one fixed split.
     """
     rows: list[Row] = []
     shapes: dict[tuple[int, int], list[int]] = {}
@@ -89,11 +77,7 @@ def _row(results: Sequence[Result], table: Any) -> Row:
 
     chosen = sorted({result.chosen for result in results if result.chosen})
     return {
-        "dataset": cell.dataset,
-        "method": cell.method,
-        "way": cell.way,
-        "shot": cell.shot,
-        "eta": cell.eta,
+        **{name: getattr(cell, name) for name in ("dataset", "method", "way", "shot", "eta")},
         "accuracy": 100 * float(table.mean()),
         "standard_error": 100 * standard_error(table),
         "split_low": float(means.min()) if several else None,
@@ -109,38 +93,21 @@ def _row(results: Sequence[Result], table: Any) -> Row:
         "log_loss": mean("log_loss"),
         "brier": mean("brier"),
         "ece": expected_calibration_error(bins),
-        "scaling": cell.scaling,
-        "padding": cell.padding,
-        "base": cell.base,
-        "queries": cell.queries,
-        "query_counts": cell.query_counts,
-        "missing": cell.missing,
-        "seed": cell.seed,
-        "dtype": cell.dtype,
-        "device": cell.device,
-        "method_version": cell.method_version,
+        **{name: getattr(cell, name) for name in TOLD},
         "tuned": bool(cell.tune),
         "chosen": chosen,
     }
 
 
 def summarise_planned(cells: Sequence[Cell], results: dict[str, Result]) -> list[Row]:
-    """Sum up the cells of a plan, methods named as they were typed, in the order of the plan.
-
-    Args:
-        cells: the plan.
-        results: by content hash; cells without a result are left out.
-    """
-    from dataclasses import replace
-
+    """Sum up the cells of a plan that have results, methods as typed, in the order of the plan."""
     groups: dict[Hashable, list[Result]] = {}
     for cell in cells:
         found = results.get(cell.hash)
         if found is not None:
             # The store may know this cell under another spelling of the same method.
-            groups.setdefault((cell.dataset, cell.method, cell.eta), []).append(
-                replace(found, cell=cell)
-            )
+            key = (cell.dataset, cell.method, cell.eta)
+            groups.setdefault(key, []).append(replace(found, cell=cell))
     return summarise(groups.values())
 
 
@@ -148,135 +115,24 @@ def summarise_stored(results: Iterable[Result]) -> list[Row]:
     """Sum up whatever a store holds, one row per group of comparable cells.
 
     Settings chosen on base classes may differ between splits; they are one row all the same.
+
+    Args:
+        results: of a store.
+
+    Returns:
+        Rows as `fewview bench --json` writes them: accuracies and their errors in percent.
+
+    Example:
+        >>> from fewview.evaluate import Grid, run
+        >>> outcome = run(Grid(datasets=("digits",), methods=("proto",), splits=2, episodes=5))
+        >>> (row,) = summarise_stored(outcome.results.values())
+        >>> row["method"], row["n_splits"], row["n_episodes"]
+        ('proto', 2, 10)
     """
     groups: dict[Hashable, list[Result]] = {}
     for result in results:
         groups.setdefault(group_of(result.cell), []).append(result)
     return summarise(groups.values())
-
-
-def split_means(results: Iterable[Result]) -> dict[tuple[str, float], dict[str, dict[str, float]]]:
-    """Mean accuracy in percent: {(data set, eta): {method: {class split: accuracy}}}.
-
-    Methods are told apart as typed; a class split is its novel classes. A data set with several
-    kinds of tasks counts as several, named by what differs (`scene15 (shot 5)`), and so does a
-    method with several scalings or paddings (`proto (scaling standard)`).
-    """
-    results = list(results)
-    tasks = _task_names(results)
-    ways = _names([(label(result.cell), result.cell) for result in results], VARIANT)
-    out: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
-    for result, task, way in zip(results, tasks, ways, strict=True):
-        cell = result.cell
-        key = split_name(cell)
-        methods = out.setdefault((task, cell.eta), {})
-        methods.setdefault(way, {})[key] = 100 * float(result.metrics.accuracy.mean())
-    return out
-
-
-def _task_names(results: Sequence[Result]) -> list[str]:
-    return _names([(result.cell.dataset, result.cell) for result in results], TASK)
-
-
-def _names(cells: Sequence[tuple[str, Cell]], fields: Sequence[str]) -> list[str]:
-    """Names of cells with those of the fields in which cells of the same name differ."""
-    kinds: dict[str, dict[str, set[Hashable]]] = {}
-    for name, cell in cells:
-        for part in fields:
-            kinds.setdefault(name, {}).setdefault(part, set()).add(getattr(cell, part))
-    out = []
-    for name, cell in cells:
-        differing = ", ".join(
-            f"{part.replace('_', ' ')} {getattr(cell, part)}"
-            for part in fields
-            if len(kinds[name][part]) > 1
-        )
-        out.append(f"{name} ({differing})" if differing else name)
-    return out
-
-
-def split_name(cell: Cell) -> str:
-    """Name a class split: its novel classes; repetitions of a fixed one differ in episodes.
-
-    Example:
-        >>> from fewview.results._cells import example_cell
-        >>> cell = example_cell(novel=("6", "7"))
-        >>> split_name(cell) == f"6,7 {cell.start}"
-        True
-    """
-    return ",".join(cell.novel) + f" {cell.start}"
-
-
-def label(cell: Cell) -> str:
-    """Name a method in comparisons: as typed, and `(tuned)` where its settings were chosen.
-
-    Example:
-        >>> from fewview.results._cells import example_cell
-        >>> label(example_cell(tune="1:4x15:padding=zero"))
-        'proto (tuned)'
-    """
-    return f"{cell.method} (tuned)" if cell.tune else cell.method
-
-
-def compare(results: Iterable[Result]) -> list[Row]:
-    """Compare methods in pairs on the class splits they share, per data set and missing rate.
-
-    Returns:
-        Rows with `dataset`, `eta` and the fields of `PairedComparison`; Holm's correction is over
-        the pairs of one data set and missing rate.
-    """
-    rows: list[Row] = []
-    for (dataset, eta), methods in split_means(results).items():
-        names = list(methods)
-        shared = _shared(methods.values())
-        if len(names) < 2 or not shared:
-            continue
-        means = [[methods[name][split] for split in shared] for name in names]
-        for pair in compare_paired(means, names):
-            rows.append({"dataset": dataset, "eta": eta} | _plain(pair))
-    return rows
-
-
-def _plain(pair: PairedComparison) -> Row:
-    from dataclasses import asdict
-
-    return {k: None if v != v else v for k, v in asdict(pair).items()}  # NaN is no JSON
-
-
-def rank(results: Iterable[Result]) -> tuple[Ranking, str]:
-    """Average ranks of methods, and what the ranked blocks are.
-
-    With several data sets a block is a data set (means over splits and missing rates, because
-    splits of one set are not independent); with one it is a class split.
-    """
-    results = list(results)
-    table = split_means(results)
-    names = list(dict.fromkeys(name for methods in table.values() for name in methods))
-    if len(names) < 2:
-        raise FewviewError("ranks need results of at least two methods")
-    # Kinds of tasks of one data set are not independent and share their blocks.
-    owner = {
-        task: result.cell.dataset
-        for task, result in zip(_task_names(results), results, strict=True)
-    }
-    datasets = set(owner.values())
-    blocks: dict[str, list[list[float]]] = {}
-    for (task, _), methods in table.items():
-        if len(methods) < len(names):
-            continue  # a method is missing here: nothing to rank
-        for split in _shared(methods.values()):
-            block = owner[task] if len(datasets) > 1 else split
-            blocks.setdefault(block, []).append([methods[name][split] for name in names])
-    if not blocks:
-        raise FewviewError("no data set and missing rate has results of all methods")
-    scores = [np.mean(rows, axis=0) for rows in blocks.values()]
-    kind = "data sets" if len(datasets) > 1 else "class splits"
-    return average_ranks(np.stack(scores), names), kind
-
-
-def _shared(tables: Iterable[dict[str, float]]) -> list[str]:
-    first, *others = tables
-    return [split for split in first if all(split in other for other in others)]
 
 
 @dataclass(frozen=True)

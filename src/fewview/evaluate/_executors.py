@@ -1,0 +1,189 @@
+"""Who computes the cells of a grid: the interface, this process, several processes.
+
+An executor only reports what happens; the one who asks writes the store. Processes are joblib's:
+they get a share of the cores each and end with this one, however it ends. A cluster is the third
+executor (`_cluster.py`).
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from fewview.engine._registry import Entry, get_entry, register
+from fewview.evaluate._grid import Grid, pieces_of
+from fewview.evaluate._workbench import Choices, Event, Workbench
+from fewview.ground._errors import FewviewError
+from fewview.results._cells import Cell
+
+
+class Executor(Protocol):
+    """Where cells are computed."""
+
+    def work(
+        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
+    ) -> Generator[Event, None, None]:
+        """Compute cells and yield what happens to them, in any order.
+
+        Args:
+            grid: what the cells belong to.
+            cells: in the order of `plan`.
+            choices: settings chosen on base classes before, by key.
+            tell: takes messages for people.
+        """
+
+
+@dataclass(frozen=True)
+class HereExecutor:
+    """Computes in this process, with all its threads."""
+
+    def work(
+        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
+    ) -> Generator[Event, None, None]:
+        """Compute cells in their order."""
+        workbench = Workbench(grid, choices)
+        for cell in cells:
+            yield Event(cell)
+            yield workbench.attempt(cell)
+
+
+@dataclass(frozen=True)
+class ProcessExecutor:
+    """Computes in several processes of this machine."""
+
+    jobs: int
+
+    def work(
+        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
+    ) -> Generator[Event, None, None]:
+        """Hand out pieces in the order of their cells; a piece reports when it is done."""
+        from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
+        from joblib.externals.loky import get_reusable_executor
+
+        pieces = pieces_of(grid, cells, self.jobs)
+        jobs = effective_n_jobs(min(self.jobs, max(1, len(pieces))))
+        if jobs == 1:
+            yield from HereExecutor().work(grid, cells, choices, tell)
+            return
+        waiting = dict(enumerate(pieces))
+        tasks = [delayed(_compute)(*item) for item in waiting.items()]
+        for piece in pieces[:jobs]:
+            yield Event(piece[0])
+        with (
+            _deaf_to_interrupts(),
+            parallel_config(
+                "loky",
+                inner_max_num_threads=max(1, cpu_count() // jobs),
+                initializer=_begin,
+                initargs=(os.getpid(), _of_others(grid.methods), pickle.dumps((grid, choices))),
+            ),
+        ):
+            parallel = Parallel(
+                jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
+            )
+            answers = parallel(tasks)
+        try:
+            for done, (number, events, error) in enumerate(answers):
+                del waiting[number]
+                yield from events
+                if error is not None:
+                    raise error
+                if jobs + done < len(pieces):
+                    yield Event(pieces[jobs + done][0])
+        except BrokenProcessPool as error:
+            raise FewviewError(_died(islice(waiting.values(), jobs), str(error))) from None
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what joblib is stopped in the middle of
+                answers.close()
+            # joblib would keep them for whatever comes next.
+            get_reusable_executor(reuse=True).shutdown(kill_workers=True)
+
+
+def _died(pieces: Iterable[list[Cell]], reason: str) -> str:
+    """What to say when a worker has ended: pieces are begun in order, so it had one of these."""
+    where = " or ".join(piece[0].describe() for piece in pieces)
+    codes = ", ".join(re.findall(r"\((-?\d+)\)", reason)) or "unknown"
+    return (
+        f"a worker process ended at {where} (exit code {codes}; -9 usually means that memory ran "
+        "out: lower --jobs). What was finished is stored"
+    )
+
+
+def _of_others(methods: Iterable[str]) -> list[Entry]:
+    """Methods that a worker does not find by itself, such as those of a script."""
+    entries = [get_entry(text.partition(":")[0].strip()) for text in methods]
+    return [entry for entry in entries if not entry.factory.__module__.startswith("fewview.")]
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let processes that start meanwhile not notice Ctrl-C, which goes to the whole group."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets no other thread say what a signal does
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
+# ---------------------------------------------------------------------- in a worker process
+
+_bench: Workbench | None = None
+
+
+def _begin(parent: int, methods: list[Entry], job: bytes) -> None:
+    """Make a worker process ready."""
+    import joblib.externals.loky.process_executor as loky
+
+    global _bench
+    # Again: one that replaces another is not started by the parent's main thread.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Loky ends a worker that grows by 300 MB, taking data that are kept for a leak, and collects
+    # garbage every second where it cannot measure; what is loaded by now is none.
+    loky._MAX_MEMORY_LEAK_SIZE = sys.maxsize
+    gc.freeze()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    for entry in methods:
+        register(entry.name, **entry.parameters)(entry.factory)
+    _bench = Workbench(*pickle.loads(job))
+
+
+def _end_with(parent: int) -> None:
+    """A parent that was killed cannot tell its workers; they watch it instead."""
+    if sys.platform == "win32":
+        watched = multiprocessing.parent_process()
+        assert watched is not None
+        watched.join()
+    else:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+    os._exit(1)
+
+
+def _compute(number: int, piece: list[Cell]) -> tuple[int, list[Event], FewviewError | None]:
+    """Compute the cells of a piece; an error in the input ends it, what was done before counts."""
+    assert _bench is not None
+    events: list[Event] = []
+    try:
+        for cell in piece:
+            events.append(_bench.attempt(cell))
+    except FewviewError as error:
+        return number, events, error
+    return number, events, None

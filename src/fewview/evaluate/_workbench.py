@@ -1,0 +1,161 @@
+"""One cell after another: a `Workbench` computes cells and keeps what they share.
+
+It lives in every process that computes: data, base sets and choices of settings are shared by cells
+(what methods learn from base classes and scaled tensors are kept by the engine). Who drives
+it, here or elsewhere, is the business of executors.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import torch
+from cachetools import LRUCache
+
+from fewview._version import __version__
+from fewview.engine._contract import kept_tensors
+from fewview.engine._method import Method
+from fewview.engine._state import Prepared
+from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._task import TaskSpec
+from fewview.evaluate._grid import Grid, Setting, make_method, rows_of, settings, tune_candidates
+from fewview.evaluate._tuning import choose
+from fewview.ground._errors import FewviewError
+from fewview.results._cells import Cell, Result, content_hash
+from fewview.results._metrics import EpisodeMetrics, join, measure
+from fewview.samples._data import MultiViewData
+
+Choices = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a cell: started (nothing set), finished, or failed."""
+
+    cell: Cell
+    result: Result | None = None
+    failure: str = ""
+    choices: Choices = field(default_factory=dict)
+
+
+class Workbench:
+    """Computes cells of one grid in one process; `choices` are those made before, by key."""
+
+    def __init__(self, grid: Grid, choices: Choices | None = None) -> None:
+        self.grid = grid
+        self.choices: Choices = dict(choices or {})
+        self.new_choices: Choices = {}
+        self._methods: dict[str, Method] = {}
+        self._subsets: LRUCache[Any, MultiViewData] = LRUCache(4)
+
+    def evaluate(self, cell: Cell) -> Result:
+        """Compute one cell."""
+        data, base_data, task = self.materials(cell)
+        novel = self._rows(data, cell.novel)
+        base = self._rows(base_data, cell.base_classes)
+        method = self._method(cell.method)
+        seconds_base, chosen = 0.0, ""
+        if cell.tune:
+            method, chosen, seconds_base = self._tuned(cell, method, base, task)
+        prepared = method.prepare_base(base, task)
+        sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
+        metrics, seconds = score(method, novel, sampler.draw(cell.start, cell.stop), prepared)
+        return Result(
+            cell=cell,
+            metrics=metrics,
+            seconds=seconds,
+            seconds_base=seconds_base + prepared.seconds,
+            chosen=",".join(filter(None, (chosen, method.describe_choice(prepared.state)))),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            host=platform.node(),
+            versions=versions(),
+        )
+
+    def attempt(self, cell: Cell) -> Event:
+        """Compute one cell; a breakdown of the method becomes a failure."""
+        try:
+            result = self.evaluate(cell)
+        except FewviewError:
+            raise
+        except Exception as error:
+            return Event(cell, failure=f"{type(error).__name__}: {error}")
+        choices, self.new_choices = self.new_choices, {}
+        return Event(cell, result, choices=choices)
+
+    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData, TaskSpec]:
+        """What a cell is computed from: its data, the base set's data, the task."""
+        setting = self._settings[cell.dataset]
+        return setting.source.data, setting.base.data, replace(setting.task, eta=cell.eta)
+
+    @cached_property
+    def _settings(self) -> dict[str, Setting]:
+        return {setting.source.name: setting for setting in settings(self.grid)}
+
+    def _method(self, text: str) -> Method:
+        if text not in self._methods:
+            self._methods[text] = make_method(text, self.grid)
+        return self._methods[text]
+
+    def _rows(self, data: MultiViewData, classes: tuple[str, ...]) -> MultiViewData:
+        key = (data.fingerprint, classes)
+        if key not in self._subsets:
+            self._subsets[key] = rows_of(data, classes)
+        return self._subsets[key]
+
+    def _tuned(
+        self, cell: Cell, method: Method, base: MultiViewData, task: TaskSpec
+    ) -> tuple[Method, str, float]:
+        from sklearn.base import clone
+
+        listed = tune_candidates(cell.method, self.grid, method)
+        key = choice_key(cell)
+        if key not in self.choices:
+            choice = choose(method, listed, base, task, cell.seed)
+            # Settings may be values that JSON does not know: remember which one, not what.
+            self.choices[key] = self.new_choices[key] = {
+                "index": listed.index(choice.parameters),
+                "accuracy": list(choice.accuracy),
+                "seconds": choice.seconds,
+            }
+        found = self.choices[key]
+        parameters = listed[found["index"]]
+        text = ",".join(f"{name}={value}" for name, value in sorted(parameters.items()))
+        return clone(method).set_params(**parameters), text, float(found["seconds"])
+
+
+def choice_key(cell: Cell) -> str:
+    """Key of the settings chosen for a cell, which depend on nothing but the base set."""
+    kept = cell.key()
+    for name in ("dataset", "data_checksum", "novel", "start", "stop", "sampler_version"):
+        del kept[name]
+    return content_hash(kept)
+
+
+def score(
+    method: Method, data: MultiViewData, episodes: Episodes, prepared: Prepared
+) -> tuple[EpisodeMetrics, float]:
+    """Score episodes batch by batch; keep their metrics and the seconds that scoring took."""
+    kept_tensors(method, data, prepared)  # scaling is not scoring
+    parts, seconds, begin = [], 0.0, perf_counter()
+    for some, scores in method.score_in_batches(data, episodes, prepared):
+        seconds += perf_counter() - begin
+        parts.append(measure(scores.numpy(), some.query_labels))
+        begin = perf_counter()
+    return join(parts), seconds
+
+
+def versions() -> str:
+    """Versions of what results may depend on, and the number of threads, as JSON."""
+    import numpy
+    import scipy
+    import sklearn
+
+    found = {module.__name__: module.__version__ for module in (numpy, scipy, sklearn, torch)}
+    found |= {"fewview": __version__, "python": platform.python_version()}
+    return json.dumps(found | {"threads": torch.get_num_threads()}, sort_keys=True)
