@@ -18,7 +18,6 @@ from fewview.engine._checks import check_method, gather, synthetic_data
 from fewview.methods.ugda import UGDA
 from fewview.methods.ugda._aggregation import (
     aggregate_exactly,
-    aggregation_loss,
     gram_coordinates,
     principal_scores,
 )
@@ -37,14 +36,13 @@ from fewview.methods.ugda._rectification import (
     TERMS,
     Objective,
     centres_of,
-    class_centres,
-    classify,
     fit_classifier,
-    rectify_anchors,
     rectify_fast,
     rectify_with_adam,
+    relation_logits,
 )
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._distances import class_means
 from fewview.numerics._moments import ClassStatistics
 from fewview.samples import SCALINGS
 
@@ -391,6 +389,14 @@ def test_symmetric_root_of_any_rank() -> None:
 # ---------------------------------------------------------------------------- Eqs. 12 and 13
 
 
+def aggregation_loss(anchors: Tensor, latent: Tensor) -> Tensor:
+    """Smallest aggregation loss that these latent anchors allow, [tasks], by least squares."""
+    a = anchors - anchors.mean(1, keepdim=True)
+    z = latent - latent.mean(1, keepdim=True)
+    fit = z @ torch.linalg.lstsq(z, a, driver="gelsd").solution
+    return ((a - fit) ** 2).sum((1, 2))
+
+
 def eckart_young(anchors: Tensor, latent_dim: int) -> Tensor:
     """Least squared error of centred anchors in `latent_dim` dimensions, by numpy's SVD."""
     centred = (anchors - anchors.mean(1, keepdim=True)).numpy()
@@ -602,7 +608,7 @@ def test_objective_is_the_equations_and_its_gradient_autograds(
     terms: tuple[str, ...], scale: float
 ) -> None:
     anchors, labels, members, queries = latent_task()
-    centres = (class_centres(anchors, members) + 0.3 * randn(3, 3, 4, seed=9)).requires_grad_()
+    centres = (class_means(anchors, members) + 0.3 * randn(3, 3, 4, seed=9)).requires_grad_()
     objective = Objective(anchors, members, queries, terms, scale)
     with torch.no_grad():
         value, gradient = objective(centres)
@@ -627,7 +633,7 @@ def test_objective_at_its_extremes() -> None:
     """Probabilities that underflow give no NaN (the released code has no guard for them)."""
     anchors, _, members, queries = latent_task()
     objective = Objective(anchors, members, queries, TERMS, 0.5)
-    far = class_centres(anchors, members)
+    far = class_means(anchors, members)
     far[:, 2] += 1e6
     value, gradient = objective(far)
     assert bool(torch.isfinite(value).all())
@@ -638,7 +644,7 @@ def test_objective_at_its_extremes() -> None:
 def test_class_centres_by_hand() -> None:
     anchors = one([0.0, 0.0], [2.0, 4.0], [5.0, 5.0])
     members = one([1.0, 0.0], [1.0, 0.0], [0.0, 1.0])
-    assert class_centres(anchors, members).tolist() == [[[1.0, 2.0], [5.0, 5.0]]]
+    assert class_means(anchors, members).tolist() == [[[1.0, 2.0], [5.0, 5.0]]]
 
 
 @pytest.mark.parametrize("terms", [TERMS, ("cross_entropy",), ("entropy",)])
@@ -655,7 +661,7 @@ def test_rectify_fast_never_ends_above_its_start(
     if width == 40:
         anchors, queries = 0.1 * anchors, 0.1 * queries
     objective = Objective(anchors, members, queries, terms, 0.5)
-    start = class_centres(anchors, members)
+    start = class_means(anchors, members)
     found = rectify_fast(objective, start, tolerance=1e-4, max_iter=30)
     assert found.dtype == dtype
     before, after = objective(start)[0], objective(found)[0]
@@ -684,7 +690,7 @@ def test_rectify_fast_is_logistic_regression_without_entropy() -> None:
     """Overlapping classes: the cross-entropy has a minimum, scikit-learn's without a penalty."""
     anchors, labels, members, queries = latent_task(per_class=40)
     objective = Objective(anchors, members, queries, ("cross_entropy",), 0.5)
-    start = class_centres(anchors, members)
+    start = class_means(anchors, members)
     found = rectify_fast(objective, start, tolerance=0.0, max_iter=300)
     value, gradient = objective(found)
     assert gradient.abs().max() < 0.05 * objective(start)[1].abs().max()
@@ -694,14 +700,14 @@ def test_rectify_fast_is_logistic_regression_without_entropy() -> None:
         proba = other.predict_proba(anchors[t].numpy())
         best = -np.log(proba[np.arange(len(proba)), labels[t].numpy()]).mean()
         assert best - 1e-9 <= value[t].item() <= best + 1e-3
-        mine = torch.softmax(classify(queries[t : t + 1], found[t : t + 1], 0.5), dim=-1)[0]
+        mine = torch.softmax(relation_logits(queries[t : t + 1], found[t : t + 1], 0.5), dim=-1)[0]
         assert np.allclose(mine.numpy(), other.predict_proba(queries[t].numpy()), atol=0.05)
 
 
 def test_fast_and_adam_lower_the_same_objective() -> None:
     anchors, _, members, queries = latent_task(per_class=40)
     objective = Objective(anchors, members, queries, TERMS, 0.5)
-    start = class_centres(anchors, members)
+    start = class_means(anchors, members)
     fast = objective(rectify_fast(objective, start, 0.0, 200))[0]
     adam = objective(rectify_with_adam(objective, start, 2000, 1e-2))[0]
     assert torch.allclose(fast, adam, atol=5e-3)
@@ -730,20 +736,26 @@ def test_classifier_and_its_centres_agree() -> None:
     for width in (1, 4, 40):
         anchors, _, members, queries = latent_task(way=4, width=width)
         objective = Objective(anchors, members, queries, TERMS, 0.5)
-        start = class_centres(anchors, members)
+        start = class_means(anchors, members)
         fit = fit_classifier(objective, start, 0.05, 30)
         centres = rectify_fast(objective, start, 0.05, 30)
         found = torch.log_softmax(fit(queries), dim=-1)
-        wanted = torch.log_softmax(classify(queries, centres, 0.5), dim=-1)
+        wanted = torch.log_softmax(relation_logits(queries, centres, 0.5), dim=-1)
         assert torch.allclose(found, wanted, atol=1e-6)
 
 
 # ---------------------------------------------------------------------------- Eqs. 22 to 26
 
 
+def rectify_anchors(anchors: Tensor, labels: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """Shift every anchor by the offset of its class, Eqs. 22 and 23."""
+    index = labels[..., None].expand(-1, -1, anchors.shape[-1])
+    return anchors + (after - before).gather(1, index)
+
+
 def test_rectified_anchors_average_to_the_rectified_centres() -> None:
     anchors, labels, members, queries = latent_task()
-    before = class_centres(anchors, members)
+    before = class_means(anchors, members)
     objective = Objective(anchors, members, queries, TERMS, 0.5)
     after = rectify_fast(objective, before, 0.05, 30)
     moved = rectify_anchors(anchors, labels, before, after)
@@ -751,7 +763,7 @@ def test_rectified_anchors_average_to_the_rectified_centres() -> None:
     for m in (0, 9, 23):
         c = int(labels[0, m])
         assert torch.allclose(moved[0, m], anchors[0, m] + (after[0, c] - before[0, c]))
-    assert torch.allclose(class_centres(moved, members), after)  # Eq. 24
+    assert torch.allclose(class_means(moved, members), after)  # Eq. 24
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0])
@@ -759,7 +771,7 @@ def test_classifier_is_softmax_of_distances(scale: float) -> None:
     _, _, _, queries = latent_task()
     centres = randn(3, 3, 4, seed=8)
     distance = ((queries[:, :, None] - centres[:, None]) ** 2).sum(-1)
-    found = classify(queries, centres, scale)
+    found = relation_logits(queries, centres, scale)
     gap = found + scale * distance
     assert torch.allclose(gap, gap[..., :1].expand_as(gap))  # a constant per query
     assert torch.allclose(torch.softmax(found, -1), torch.softmax(-scale * distance, -1))
@@ -772,7 +784,7 @@ def test_scores_are_distances_to_the_rectified_centres(text: str) -> None:
     trace = method.trace(batch, prepared.state)
     members = torch.nn.functional.one_hot(trace.labels, 3).double()
     moved = rectify_anchors(trace.final_anchors, trace.labels, trace.centres, trace.rectified)
-    weights = class_centres(moved, members)
+    weights = class_means(moved, members)
     distance = ((trace.final_queries[:, :, None] - weights[:, None]) ** 2).sum(-1)
     wanted = torch.softmax(-0.5 * distance, dim=-1)
     found = torch.softmax(method.score_batch(batch, prepared), dim=-1)
@@ -788,9 +800,9 @@ def test_no_terms_leave_the_centres() -> None:
     trace = method.trace(batch, prepared.state)
     assert torch.equal(trace.centres, trace.rectified)
     members = torch.nn.functional.one_hot(trace.labels, 3).double()
-    assert torch.equal(trace.centres, class_centres(trace.final_anchors, members))
+    assert torch.equal(trace.centres, class_means(trace.final_anchors, members))
     found = method.score_batch(batch, prepared)
-    assert torch.allclose(found, classify(trace.final_queries, trace.centres, 0.5))
+    assert torch.allclose(found, relation_logits(trace.final_queries, trace.centres, 0.5))
 
 
 @pytest.mark.parametrize("rectifier", ["fast", "adam"])
@@ -827,7 +839,7 @@ def test_no_anchors_no_neighbours_no_terms_is_the_nearest_class_mean() -> None:
         padded = proto.padded(batch, prepared)
         support, query = padded.concatenated()
         members = batch.one_hot()
-        means = class_centres(support, members)
+        means = class_means(support, members)
         distance = ((query[:, :, None] - means[:, None]) ** 2).sum(-1)
         assert torch.allclose(found, torch.softmax(-0.5 * distance, dim=-1))
         same = method.score_batch(batch, prepared).argmax(-1)
@@ -908,7 +920,7 @@ def test_trace(solver: str) -> None:
     else:
         assert not torch.equal(trace.anchors[11], trace.final_anchors)
     # Tracing looks, and changes nothing.
-    wanted = classify(trace.final_queries, trace.rectified, 0.5)
+    wanted = relation_logits(trace.final_queries, trace.rectified, 0.5)
     assert torch.equal(method.score_batch(batch, prepared), wanted)
 
 

@@ -28,7 +28,6 @@ import torch
 
 from fewview._version import __version__
 from fewview.engine._contract import Method, Prepared
-from fewview.engine._trained import watch_training
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import (
@@ -45,6 +44,7 @@ from fewview.evaluate._progress import Progress
 from fewview.evaluate._tuning import choose
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import ViewTensors
+from fewview.numerics._networks import watch_training
 from fewview.results._cells import Cell, Result, content_hash
 from fewview.results._metrics import EpisodeMetrics, join, measure
 from fewview.results._store import MEMORY, NO_STORE, Store

@@ -17,21 +17,22 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import State, Tags, choose, latent_batch
+from fewview.engine._contract import State, Tags, choose
 from fewview.engine._registry import register
-from fewview.engine._trained import (
+from fewview.engine._trained import TrainedMethod, with_codes
+from fewview.engine._validation import gather_options
+from fewview.episodes._task import TaskSpec
+from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._networks import (
     Epoch,
-    TrainedMethod,
     all_samples,
     descend,
+    detached,
     draw_weights,
-    make_adam,
-    masked_base,
     masked_mean_square,
     tell,
 )
-from fewview.episodes._task import TaskSpec
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._optimise import make_adam
 from fewview.numerics._tensor_draws import raw, streams, uniform
 from fewview.samples._data import MultiViewData
 
@@ -100,12 +101,6 @@ class Layer(State):
         out = torch.addcmul(self.bias - mean * factor, out, factor)
         return torch.relu(out) if relu else out
 
-    def detached(self) -> Layer:
-        """The layer without gradients."""
-        items = (self.scale, self.mean, self.variance)
-        rest = (None if item is None else item.detach() for item in items)
-        return Layer(self.weights.detach(), self.bias.detach(), *rest)
-
 
 def start_layers(
     seeds: Tensor,
@@ -125,13 +120,6 @@ def start_layers(
         what: kind of network.
         plain_end: whether the last layer has no normalisation.
         dtype: float type.
-
-    Example:
-        >>> layers = start_layers(
-        ...     torch.arange(2), [(3, 4, 2), (5, 4, 2)], ["a", "b"], "encoder", True, torch.float32
-        ... )
-        >>> [tuple(layer.weights.shape) for layer in layers]
-        [(2, 2, 5, 4), (2, 2, 4, 2)]
     """
     layers = []
     for place in range(len(sizes[0]) - 1):
@@ -201,12 +189,7 @@ class Networks(State):
 
 
 def ordered_pairs(n_views: int) -> list[tuple[int, int]]:
-    """All ordered pairs of different views.
-
-    Example:
-        >>> ordered_pairs(2)
-        [(0, 1), (1, 0)]
-    """
+    """All ordered pairs of different views."""
     return list(permutations(range(n_views), 2))
 
 
@@ -221,11 +204,6 @@ def contrastive_loss(one: Tensor, two: Tensor, counted: Tensor, alpha: float = A
 
     Returns:
         [...], zero where no sample counts.
-
-    Example:
-        >>> sure = torch.eye(2)  # two samples, a code each: information log 2, entropies log 2
-        >>> round(contrastive_loss(sure, sure, torch.ones(2), alpha=0.0).item(), 4)
-        -0.6931
     """
     joint = (one * counted[..., None]).mT @ two
     joint = joint / counted.sum(-1).clamp(min=1)[..., None, None]
@@ -242,10 +220,6 @@ def pair_weights(n_views: int, graph: str) -> list[float]:
 
     Two views have weight one; the generalisation to more divides by their number, and counts the
     first pair ten times as much as the others.
-
-    Example:
-        >>> pair_weights(2, "complete"), [round(weight, 2) for weight in pair_weights(4, "core")]
-        ([1.0], [0.25, 0.03, 0.03, 0.0, 0.0, 0.0])
     """
     share = 1.0 if n_views <= 2 else 1.0 / n_views
     return [
@@ -255,12 +229,7 @@ def pair_weights(n_views: int, graph: str) -> list[float]:
 
 
 def least_loss(n_views: int, code: int, graph: str, alpha: float = ALPHA) -> float:
-    """Return what no loss can be below: all codes used alike and views that tell all of each other.
-
-    Example:
-        >>> round(least_loss(2, 64, "complete"), 2)  # -19 log 64
-        -79.02
-    """
+    """What no loss can be below: all codes used alike and views that tell all of each other."""
     return -(1 + 2 * alpha) * math.log(code) * sum(pair_weights(n_views, graph))
 
 
@@ -416,9 +385,6 @@ def train(
         seeds: int64 [tasks].
         how: sizes, epochs, rate.
         redraw: whether views go missing anew in every mini-batch, at rates drawn at random.
-
-    Returns:
-        Trained networks, without gradients.
     """
     networks = start_networks(seeds, widths, names, how, x.dtype)
     parameters = [item for layer in networks.layers for item in layer.parameters]
@@ -447,12 +413,8 @@ def train(
         for key in {"loss", "contrastive"} & set(means):
             means[key] = means[key] - least
         tell(Epoch("completer", "networks", epoch + 1, epochs, means.pop("loss"), means))
-    return Networks(
-        tuple(layer.detached() for layer in networks.encoders),
-        tuple(layer.detached() for layer in networks.decoders),
-        tuple(layer.detached() for layer in networks.predictors),
-        how.relu_output,
-    )
+    trained: Networks = detached(networks)
+    return trained
 
 
 def _mini_batches(seeds: Tensor, n: int, size: int, epoch: int) -> tuple[Tensor, ...]:
@@ -473,11 +435,6 @@ def redrawn(observed: Tensor, states: Tensor) -> Tensor:
     Args:
         observed: float [tasks, V, n].
         states: int64 [tasks], streams of random numbers.
-
-    Example:
-        >>> mask = redrawn(torch.ones(1, 2, 1000), torch.tensor([3]))
-        >>> bool((mask.sum(1) >= 1).all()), bool(mask.mean() < 1)
-        (True, True)
     """
     n_views, n = observed.shape[1:]
     if n_views == 1:
@@ -578,52 +535,61 @@ class COMPLETER(TrainedMethod):
         choose("graph", self.graph, GRAPHS)
         choose("base_missing", self._missing, MISSING)
 
-    def _training(self) -> Training:
-        return Training(
-            **self.settings(), graph=self.graph, relu_output=self.scaling in ("minmax",)
-        )
+    @property
+    def relu_output(self) -> bool:
+        """Whether decoders end with a ReLU."""
+        return self.scaling == "minmax"
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Activations; when trained in the task also networks and their moments."""
         n, views, widest = n_support + n_query, len(dims), max(dims)
-        width, code = self.setting("width"), self.setting("code")
+        width, code = (self.settings()[name] for name in ("width", "code"))
         values = n * views * (3 * widest + 8 * width + 8 * code * max(1, views - 1))
         if self.train_on == "episode":
             layers = 2 * (widest * width + 2 * width * width + width * code)
             values = 6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code)
         return int(values) * self._torch_dtype.itemsize
 
-    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
-        """Train the networks on base classes."""
-        if self.train_on != "base":
-            return State()
-        redraw = self._missing == "random"
-        if redraw:
-            tensors = ViewTensors.of(base, self.torch_device, self._torch_dtype)
-            views, mask = [view[None] for view in tensors.views], tensors.mask[None]
-        else:
-            views, mask = masked_base(base, task, seed, self.torch_device, self._torch_dtype)
-        seeds = torch.tensor([seed], device=self.torch_device)
-        x, observed, widths = _stacked(views, mask)
-        with torch.enable_grad():
-            return train(x, observed, widths, base.view_names, seeds, self._training(), redraw)
+    def base_samples(
+        self, base: MultiViewData, task: TaskSpec, seed: int
+    ) -> tuple[list[Tensor], Tensor]:
+        """Whole views where masks are redrawn in every step."""
+        if self._missing == "task":
+            return super().base_samples(base, task, seed)
+        tensors = ViewTensors.of(base, self.torch_device, self._torch_dtype)
+        return [view[None] for view in tensors.views], tensors.mask[None]
+
+    def _train(
+        self, x: Tensor, observed: Tensor, widths: list[int], names: Sequence[str], seeds: Tensor
+    ) -> Networks:
+        redraw = self.train_on == "base" and self._missing == "random"
+        return train(
+            x,
+            observed,
+            widths,
+            names,
+            seeds,
+            gather_options(Training, self, self.settings()),
+            redraw,
+        )
+
+    def train_on_base(
+        self, base: MultiViewData, views: list[Tensor], mask: Tensor, seeds: Tensor
+    ) -> Networks:
+        """All networks."""
+        return self._train(*_stacked(views, mask), base.view_names, seeds)
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Codes of supports and queries."""
         x, observed, widths = _stacked(*all_samples(batch))
         if self.train_on == "base":
             # Networks for all tasks: their samples in a row, as if of a single task.
-            row, seen = (item.transpose(0, 1).flatten(1, 2)[None] for item in (x, observed))
-            codes = complete(cast(Networks, state), row, seen, self.graph)
-            codes = codes.reshape(batch.n_tasks, -1, codes.shape[-1])
+            x, observed = (item.transpose(0, 1).flatten(1, 2)[None] for item in (x, observed))
         else:
             with torch.enable_grad():
-                networks = train(
-                    x, observed, widths, batch.view_names, batch.seeds, self._training()
-                )
-            codes = complete(networks, x, observed, self.graph)
-        support, query = codes[:, : batch.n_support], codes[:, batch.n_support :]
-        return latent_batch(batch, support, query, batch.support_labels)
+                state = self._train(x, observed, widths, batch.view_names, batch.seeds)
+        codes = complete(cast(Networks, state), x, observed, self.graph)
+        return with_codes(batch, codes.reshape(batch.n_tasks, -1, codes.shape[-1]))
 
 
 def _stacked(views: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, Tensor, list[int]]:

@@ -49,7 +49,7 @@ class ViewMoments:
     def of(cls, rows: Tensor) -> ViewMoments:
         """Gather from rows [n, d]; products are taken in their own dtype and summed in float64."""
         array = rows.numpy()
-        mean = array.mean(axis=0, dtype=np.float64)
+        mean = array.mean(axis=0, dtype=np.float64)  # Eq. 3 [eq:3]
         if len(array) <= array.shape[1]:
             return cls(len(array), torch.from_numpy(mean), torch.from_numpy(array - mean))
         total = _deviations(array, mean, array[:0])

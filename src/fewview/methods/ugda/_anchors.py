@@ -1,4 +1,4 @@
-"""Dense anchor sampling: N_F draws from the Gaussian of every support in every view (Eq. 10).
+"""Dense anchor sampling: N_F draws from the Gaussian of every support in every view.
 
 Draws are exact. The covariance of a sample is an average of class covariances plus a ridge, so
 where classes have fewer samples than features, noise in the span of the classes' factors plus
@@ -44,10 +44,11 @@ def sample_anchors(
         supports = torch.arange(n_support, device=mean.device)
         states = substreams(streams(seeds, "anchors", v)[:, None], supports)  # [T, N]
         near, flat = distribution.neighbours[v], states.reshape(-1)
-        if base.covariances[v].numel():
-            anchors = _dense_noise(near, base.covariances[v], flat, n_anchors, ridge, mean.dtype)
-        else:
-            anchors = _factor_noise(near, base.factors[v], flat, n_anchors, ridge, mean.dtype)
+        dense = bool(base.covariances[v].numel())
+        spread, noise = (
+            (base.covariances[v], _dense_noise) if dense else (base.factors[v], _factor_noise)
+        )
+        anchors = noise(near, spread, flat, n_anchors, ridge, mean.dtype)
         anchors += mean.reshape(-1, 1, width)
         out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
     return tuple(out)
@@ -67,7 +68,8 @@ def _dense_noise(
     sets, which = torch.unique(classes, dim=0, return_inverse=True)
     used = (sets < n_classes).double()
     weights = used / used.sum(-1, keepdim=True).clamp(min=1)
-    # float64: covariances of few samples are nearly singular before the ridge is added.
+    # The mean of the neighbours' covariances, Eq. 9 [eq:9]. In float64: covariances of few samples
+    # are nearly singular before the ridge is added.
     pooled = covariances.new_zeros(len(sets), width, width, dtype=torch.float64)
     for slot in range(sets.shape[1]):
         place = sets[:, slot].clamp(max=n_classes - 1)
@@ -82,12 +84,7 @@ def _dense_noise(
 
 
 def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
-    """A factor R with R' R = covariance + ridge I, [..., d, d]; any rank, ridge 0 included.
-
-    Example:
-        >>> symmetric_root(torch.eye(2, dtype=torch.float64) * 3, 1.0).diagonal().tolist()
-        [2.0, 2.0]
-    """
+    """A factor R with R' R = covariance + ridge I, [..., d, d]; any rank, ridge 0 included."""
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
     root: Tensor
     root, failed = torch.linalg.cholesky_ex(covariance + ridge * eye)
@@ -107,7 +104,11 @@ def _factor_noise(
     ridge: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Noise [T N, N_F, d] from class factors plus white noise, methods.md 14.4."""
+    """Noise [T N, N_F, d] of the same law, from class factors plus white noise.
+
+    With X_J the factor of class J, sum_J N_J^(-1/2) X_J' e_J + ridge^(1/2) e has the covariance
+    that `_dense_noise` factorises, where all e are standard normal.
+    """
     n_classes, rank, width = factors.shape
     classes, everyone = near.flat()
     if ridge > 0:

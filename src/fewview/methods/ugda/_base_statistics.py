@@ -1,4 +1,4 @@
-"""Base statistics: what UGDA carries over from base classes (Eqs. 3 and 4 [eq:3, eq:4]).
+"""Base statistics: what UGDA carries over from base classes.
 
 Means and covariance factors of every base class and view, stacked into tensors. A class that lacks
 a view, or has a single sample of it and so no covariance, is skipped for that view.
@@ -68,11 +68,7 @@ def is_dense(width: int, rank: int) -> bool:
 
 
 def stack_statistics(statistics: ClassStatistics) -> BaseStatistics:
-    """Stack class statistics into tensors (float64).
-
-    Args:
-        statistics: of the scaled base set.
-    """
+    """Stack the statistics of the scaled base set into tensors (float64)."""
     labels = list(statistics.classes)
     views = list(statistics.view_dims)
     known = [

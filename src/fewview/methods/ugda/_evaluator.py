@@ -1,8 +1,8 @@
 """Inverse aggregation by Adam: Algorithm 1 as printed, and the authors' released code.
 
-Both minimise the aggregation loss (Eqs. 12 and 13) by alternating steps on a linear evaluator and
-on the latent anchors, then place the queries with the evaluator frozen. The released code differs
-from the paper in ways that change numbers; every difference is an option here.
+Steps on a linear evaluator and on the latent anchors take turns, then the queries are placed with
+the evaluator frozen. The released code differs from the paper in ways that change numbers; every
+difference is an option here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewview.numerics._optimise import Adam
-from fewview.numerics._tensor_draws import streams, uniform
+from fewview.numerics._networks import draw_weights, xavier
+from fewview.numerics._optimise import make_adam, take_step
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,24 @@ class EvaluatorOptions:
 Trace = Callable[[int, Tensor, Tensor, Tensor], None]
 
 
+def aggregation_errors(latent: Tensor, features: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+    """What the evaluator W, B leaves of the views: A W + B - F, [tasks, n, D].
+
+    Its squares sum to the aggregation loss of the anchors A, Eq. 12 [eq:12], and with latent
+    queries H and their completed views to that of the queries, Eq. 13 [eq:16].
+
+    Args:
+        latent: A or H, [tasks, n, L].
+        features: F, the views side by side, [tasks, n, D].
+        weights: [tasks or 1, L, D].
+        bias: [tasks or 1, 1, D].
+    """
+    errors = latent @ weights
+    errors += bias
+    errors -= features
+    return errors
+
+
 def aggregate_with_adam(
     anchors: Tensor,
     queries: Tensor,
@@ -66,7 +84,7 @@ def aggregate_with_adam(
     options: EvaluatorOptions,
     trace: Trace | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Latent anchors and queries after Algorithm 1, lines 4 to 26.
+    """Latent anchors [tasks, M, L] and queries [tasks, N_Q, L] after Algorithm 1, lines 4 to 26.
 
     Args:
         anchors: [tasks, M, D], views side by side.
@@ -76,92 +94,72 @@ def aggregate_with_adam(
         options: see `EvaluatorOptions`.
         trace: called after every iteration with (iteration, loss [tasks], latent anchors,
             latent queries as they would be placed by least squares).
-
-    Returns:
-        [tasks, M, L] and [tasks, N_Q, L].
     """
     n_tasks, n_anchors, width = anchors.shape
-    n_query, latent = queries.shape[1], options.latent_dim
+    n_query, latent, rate = queries.shape[1], options.latent_dim, options.learning_rate
     together = options.share_evaluator == "batch"
-    rows = n_anchors + n_query if options.shared_adam else n_anchors
-    crowd = n_tasks if together else 1
-    z = _xavier(seeds, "latent", (rows, latent), options.start_rows, latent, anchors.dtype)
     owners = seeds[:1] if together else seeds
-    weights = _draw_weights(owners, 0, latent, view_dims, anchors.dtype)
-    bias = anchors.new_zeros(len(owners), 1, width)
-    trained = slice(width - view_dims[-1], width) if options.train_nets == "last" else slice(None)
-    adam_w = Adam(weights[..., trained], options.learning_rate)
-    adam_b = Adam(bias[..., trained], options.learning_rate)
-    adam_z = Adam(z, options.learning_rate)
-    moving = z[:, :n_anchors]  # a view: what happens to it happens to z
-    # Losses are means over anchors (and tasks): Adam forgets the scale, all but its epsilon.
-    share = 2.0 / (n_anchors * crowd)
+    crowd = n_tasks if together else 1
+
+    def start_latents(name: str, rows: int) -> Tensor:
+        bound = xavier(options.start_rows, latent)
+        return _draw(seeds, bound, (rows, latent), anchors.dtype, name)
+
+    def start_weights(step: int) -> tuple[Tensor, Tensor]:
+        """Weights of all views side by side, [owners, L, D]: those that stay, those trained."""
+        weights = [
+            _draw(owners, xavier(latent, d), (latent, d), anchors.dtype, f"weights {step} {view}")
+            for view, d in enumerate(view_dims)
+        ]
+        return torch.cat(weights, -1).tensor_split([fixed], dim=-1)  # type: ignore[return-value]
+
+    def move(adam: torch.optim.Adam, z: Tensor, rows: slice, features: Tensor) -> None:
+        """One step of some latent rows; the others of the same Adam have no gradient."""
+        gradient = torch.zeros_like(z)
+        # The loss is a mean over rows (and tasks): Adam forgets the scale, all but its epsilon.
+        share = 2.0 / (features.shape[1] * crowd)
+        errors = aggregation_errors(z[:, rows], features, weights, bias)
+        gradient[:, rows] = share * errors @ weights.mT
+        take_step(adam, [gradient])
+
+    fixed = width - view_dims[-1] if options.train_nets == "last" else 0
+    z = start_latents("latent", n_anchors + n_query if options.shared_adam else n_anchors)
+    adam_z, first = make_adam([z], rate), slice(n_anchors)
+    moving = z[:, first]  # a view: what happens to z happens to it
+    frozen, trained = start_weights(0)
+    trained = trained.contiguous()
+    level = anchors.new_zeros(len(owners), 1, width - fixed)  # bias of the trained nets
+    evaluator = make_adam([trained, level], rate)
+    weights, bias = torch.cat([frozen, trained], -1), anchors.new_zeros(len(owners), 1, width)
     for iteration in range(options.n_iter):
-        if options.update_evaluator:
-            for step in range(options.n_steps):
-                if options.reinit_first and iteration == 0:
-                    weights = _draw_weights(owners, step, latent, view_dims, anchors.dtype)
-                residual = moving @ weights[..., trained]
-                residual += bias[..., trained]
-                residual -= anchors[..., trained]
-                gradient = moving.transpose(1, 2) @ residual
-                level = residual.sum(1, keepdim=True)
-                if together:
-                    gradient, level = gradient.sum(0, keepdim=True), level.sum(0, keepdim=True)
-                adam_w.step(weights[..., trained], share * gradient)
-                adam_b.step(bias[..., trained], share * level)
-        if options.update_anchors:
-            for _ in range(options.n_steps):
-                gradient = torch.zeros_like(z)
-                gradient[:, :n_anchors] = share * _pull(moving, anchors, weights, bias)
-                adam_z.step(z, gradient)
+        for step in range(options.n_steps if options.update_evaluator else 0):
+            if options.reinit_first and iteration == 0:
+                frozen, drawn = start_weights(step)
+                trained.copy_(drawn)
+            errors = aggregation_errors(moving, anchors[..., fixed:], trained, level)
+            slopes = moving.mT @ errors, errors.sum(1, keepdim=True)
+            if together:
+                slopes = slopes[0].sum(0, keepdim=True), slopes[1].sum(0, keepdim=True)
+            take_step(evaluator, [2.0 / (n_anchors * crowd) * slope for slope in slopes])
+        weights, bias = torch.cat([frozen, trained], -1), torch.nn.functional.pad(level, (fixed, 0))
+        for _ in range(options.n_steps if options.update_anchors else 0):
+            move(adam_z, z, first, anchors)
         if trace is not None:
-            residual = moving @ weights + bias - anchors
-            placed = _least_squares(queries, weights, bias)
-            trace(iteration, (residual**2).sum((1, 2)), moving.clone(), placed)
-    share = 2.0 / (n_query * crowd)
+            loss = aggregation_errors(moving, anchors, weights, bias).square().sum((1, 2))
+            placed = (queries - bias) @ torch.linalg.pinv(weights.double()).to(queries.dtype)
+            trace(iteration, loss, moving.clone(), placed)
     if options.shared_adam:
-        for _ in range(options.n_iter):
-            gradient = torch.zeros_like(z)
-            gradient[:, n_anchors:] = share * _pull(z[:, n_anchors:], queries, weights, bias)
-            adam_z.step(z, gradient)
-        return z[:, :n_anchors], z[:, n_anchors:]
-    h = _xavier(seeds, "queries", (n_query, latent), options.start_rows, latent, anchors.dtype)
-    adam_h = Adam(h, options.learning_rate)
+        h, adam_h, rest = z, adam_z, slice(n_anchors, None)
+    else:
+        h, rest = start_latents("queries", n_query), slice(None)
+        adam_h = make_adam([h], rate)
     for _ in range(options.n_iter):
-        adam_h.step(h, share * _pull(h, queries, weights, bias))
-    return z, h
+        move(adam_h, h, rest, queries)
+    return moving, h[:, rest]
 
 
-def _pull(z: Tensor, target: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-    """Half the gradient of |z W + b - target|^2 with respect to z."""
-    residual = z @ weights
-    residual += bias
-    residual -= target
-    return residual @ weights.transpose(1, 2)
-
-
-def _least_squares(target: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-    inverse = torch.linalg.pinv(weights.double()).to(target.dtype)
-    placed: Tensor = (target - bias) @ inverse
-    return placed
-
-
-def _xavier(
-    seeds: Tensor, name: str, shape: tuple[int, int], fan_in: int, fan_out: int, dtype: torch.dtype
+def _draw(
+    seeds: Tensor, bound: float, shape: tuple[int, int], dtype: torch.dtype, name: str
 ) -> Tensor:
-    """Uniform Xavier numbers [len(seeds), *shape] (Glorot and Bengio 2010)."""
-    bound = (6.0 / (fan_in + fan_out)) ** 0.5
-    out: Tensor = (uniform(streams(seeds, "evaluator", name), shape, dtype) * 2 - 1) * bound
-    return out
-
-
-def _draw_weights(
-    owners: Tensor, step: int, latent: int, view_dims: Sequence[int], dtype: torch.dtype
-) -> Tensor:
-    """Weights of all views side by side, [owners, L, D], each view with its own Xavier bound."""
-    parts = [
-        _xavier(owners, f"weights {step} {view}", (latent, width), latent, width, dtype)
-        for view, width in enumerate(view_dims)
-    ]
-    return torch.cat(parts, dim=-1)
+    """Numbers uniform between -bound and bound, [len(seeds), *shape]."""
+    return draw_weights(seeds, bound, shape, dtype, "evaluator", name).detach()
