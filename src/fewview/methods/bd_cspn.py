@@ -53,8 +53,8 @@ class BDCSPN(Method):
     Queries are shifted by mean(supports) - mean(queries) (cross-class bias), pseudo-labelled by
     cosine to the class means, and join them with weights exp(sharpness * cos) (intra-class bias).
     Neither an official implementation nor the full text could be had: which queries join, the
-    sharpness and the cosine decision follow public re-implementations (methods.md 6). A single
-    query is neither shifted nor joined.
+    sharpness and the cosine decision follow public re-implementations. A single query is neither
+    shifted nor joined.
 
     Args:
         sharpness: factor of the cosine in the weights and in the scores (10; easyfsl has 1).

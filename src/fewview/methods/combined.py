@@ -1,8 +1,8 @@
 """Combinations: one method's space, another method's decision.
 
 `Combined(UGDA(), head=PTMAP())` runs the first phase of UGDA and gives its latent anchors and
-queries to PT-MAP in place of supports and queries (methods.md 11 and 12; no code was released for
-the combinations of the paper).
+queries to PT-MAP in place of supports and queries, as the rows PTMAP+UGDA and RFS+UGDA of the
+paper's tables (no code was released for them).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class PTMAP(Method):
         power: what to do with negative entries under the square root, for which the original
             has no rule (its features are never negative): `"relu"`, `"signed"` or `"none"`. On Cub
             `relu` came closest to the paper's numbers, `signed` was within noise of it and `none`
-            was more accurate with many missing views (methods.md 4).
+            was more accurate with many missing views.
         regularisation: factor of squared distances in the transport.
         step: how far centres move in a round.
         n_iter: rounds.

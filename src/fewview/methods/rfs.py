@@ -63,8 +63,8 @@ class RFS(Method):
     """Multinomial logistic regression on the unit-length concatenation of the views.
 
     In the original an embedding network is trained on base classes first; here the features are
-    the given views (methods.md 0.7). The best W lies in the span of the supports, so the problem
-    is solved in that span where it is smaller than the width.
+    the given views. The best W lies in the span of the supports, so the problem is solved in that
+    span where it is smaller than the width.
 
     Args:
         C: weight of the loss, which is a sum over supports. With many anchors in place of one

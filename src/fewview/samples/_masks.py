@@ -2,7 +2,7 @@
 
 All of them draw from `views/random.py` with one stream per task, so a mask depends on its task
 alone. The missing rate eta is the share of missing (sample, view) cells among all cells of the
-task (Eq. 1 [eq:2] of the paper); every sample keeps at least one view, so eta <= 1 - 1/V. Other
+task (`MultiViewData.missing_rate`); every sample keeps at least one view, so eta <= 1 - 1/V. Other
 people count otherwise: `convert_rate` is the one place where their rates become ours and back.
 """
 
