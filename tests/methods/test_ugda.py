@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -1069,6 +1070,18 @@ def test_command_line() -> None:
     assert create("ugda:latent_dim=64:ridge=0").get_params()["latent_dim"] == 64
     assert create("ugda:solver=adam:reinit_first=true").get_params()["reinit_first"] is True
     assert create("ugda:rectifier=adam:mean_rule=code").get_params()["mean_rule"] == "code"
+
+
+def test_parameters_keep_their_names_through_every_door() -> None:
+    """One flat list: a word for the solver leaves its other options as they are."""
+    typed = create("ugda:solver=adam:n_iter=3:rectify_steps=20")
+    made = UGDA(solver="adam", n_iter=3, rectify_steps=20)
+    assert typed.key() == made.key() == clone(made).key()
+    assert made.set_params(solver="reference").get_params()["n_iter"] == 3
+    assert "n_iter=3" in UGDA(n_iter=3).key()  # also where the solver makes no use of it
+    within = create("ptmap+ugda:ugda__n_anchors=10:ugda__solver=adam:ugda__n_iter=3")
+    source = within.get_params()["source"]
+    assert (source.n_anchors, source.solver, source.n_iter) == (10, "adam", 3)
 
 
 def test_key_has_the_resolved_settings() -> None:

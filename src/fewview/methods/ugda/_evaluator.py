@@ -19,27 +19,10 @@ from fewview.numerics._optimise import make_adam, take_step
 
 @dataclass(frozen=True)
 class EvaluatorOptions:
-    """How the aggregation is run.
+    """How the aggregation is run; see the parameters of `UGDA`.
 
     Attributes:
-        latent_dim: width L of the latent space.
-        n_iter: outer iterations (`iter` in the paper), 30.
-        n_steps: evaluator steps and anchor steps per iteration (N in the paper), 10.
-        learning_rate: of Adam, 1e-2.
-        update_evaluator: False is the ablation "w/o AEU" of Fig. 4.
-        update_anchors: False is the ablation "w/o LAU" of Fig. 4.
-        share_evaluator: `"task"`: one evaluator per task, as Algorithm 1. `"batch"`: one for all
-            tasks of a batch, as the released code, so information flows between tasks.
-        train_nets: `"all"` views' weights, or only the `"last"` view's, as the released code does
-            by accident (its optimiser holds the last network only).
-        reinit_first: draw all weights anew at every evaluator step of the first iteration, as the
-            released code does.
-        shared_adam: one Adam state for anchors and queries, as the released code: the queries
-            start without bias correction and the anchors drift on while queries move.
-        start_rows: how many latent rows the Xavier bound of their start counts. The paper does not
-            say how latents start; the released code starts a whole batch of tasks as one matrix,
-            which puts every latent near zero. A larger start stays in the evaluator's null space
-            and drowns the signal.
+        start_rows: how many latent rows the Xavier bound of their start counts.
     """
 
     latent_dim: int = 512

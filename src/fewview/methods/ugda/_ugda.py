@@ -51,7 +51,7 @@ from fewview.samples._data import MultiViewData
 # Base classes that an explanation names.
 EXPLAINED_NEIGHBOURS = 3
 
-# What parameters that are None follow: the solver, and `rectify_steps` the rectifier.
+# What parameters follow where they are None: the solver, and `rectify_steps` the rectifier.
 PRINTED = {
     "mean_rule": "paper", "share_evaluator": "task", "train_nets": "all", "reinit_first": False,
     "shared_adam": False,
@@ -111,26 +111,41 @@ class UGDA(Method):
         n_neighbors: k, base classes retrieved per available view; 0 leaves out the distributions
             and works on the padded views, as in Fig. 7.
         n_anchors: N_F, anchors per support and view; 0 uses the supports themselves.
-        solver: `"exact"`, `"adam"` (Algorithm 1 as printed) or `"reference"` (the authors'
-            released code with its differences from the paper).
-        latent_dim: width L; None is full width for `exact` and 512 for the others.
         ridge: variance added to every feature's Gaussian (1e-3 in the released code).
+        solver: of the aggregation: `"exact"`, `"adam"` (Algorithm 1 as printed) or `"reference"`
+            (the authors' released code with its differences from the paper).
+        latent_dim: width L; None is full width for `exact` and 512 for the others.
         rectify: terms of ADSR that are on: `cross_entropy`, `entropy`, both, or none.
         logit_scale: 0.5 for softmax(-d^2/2) as in the released code, 1 as printed.
-        rectifier: `"fast"` (L-BFGS with a stated stopping rule) or `"adam"`.
-        rectify_tolerance: `fast` stops a task when its objective is this close to its infimum.
-        rectify_steps: Adam steps of ADSR, or most iterations of `fast`; None is 1000 and 30.
+        rectifier: `"fast"` (L-BFGS with a stated stopping rule) or `"adam"`; None is `fast` for
+            the solver `exact` and `adam` for the others.
+
+        rectify_tolerance: of `fast`, which stops a task when its objective is this close to its
+            infimum.
+        rectify_steps: most iterations of `fast` (None is 30), or steps of Adam (None is 1000).
         rectify_rate: learning rate of ADSR under Adam.
-        n_iter: outer iterations of the aggregation (`iter`), for `adam` and `reference`.
-        n_steps: inner steps (N).
+
+        n_iter: outer iterations of the aggregation (`iter`); this and all that follows, but for
+            `mean_rule`, is for the solvers `adam` and `reference`.
+        n_steps: evaluator steps and anchor steps per iteration (N).
         learning_rate: of the aggregation.
-        update_evaluator: False is the ablation "w/o AEU".
-        update_anchors: False is the ablation "w/o LAU".
-        mean_rule: `"paper"` or `"code"`, see `estimate_distribution`.
-        share_evaluator: see `EvaluatorOptions`; so too `train_nets`, `reinit_first`, `shared_adam`.
-            Left at None, these and `mean_rule` and `rectifier` follow the solver.
-        tasks_per_batch: tasks that share an evaluator under `share_evaluator="batch"`; it also
-            sets how near to zero latents start, see `EvaluatorOptions.start_rows`.
+        update_evaluator: False is the ablation "w/o AEU" of Fig. 4.
+        update_anchors: False is the ablation "w/o LAU" of Fig. 4.
+        tasks_per_batch: tasks that may share an evaluator. It also sets how near to zero latents
+            start, which the paper does not say: the released code starts a whole batch of tasks
+            as one matrix. A larger start stays in the evaluator's null space and drowns the signal.
+
+        mean_rule: `"paper"`: an available view averages the sample with all its neighbours.
+            `"code"`, as the released code: the sample has half of the weight. None, here and
+            below, follows the solver: `reference` is the released code, the others the paper.
+        share_evaluator: `"task"`: one evaluator per task, as Algorithm 1. `"batch"`: one for all
+            tasks of a batch, as the released code, so information flows between tasks.
+        train_nets: `"all"` views' weights, or only the `"last"` view's, as the released code does
+            by accident (its optimiser holds the last network only).
+        reinit_first: draw all weights anew at every evaluator step of the first iteration, as the
+            released code does.
+        shared_adam: one Adam state for anchors and queries, as the released code: the queries
+            start without bias correction and the anchors drift on while queries move.
 
     Example:
         >>> import fewview
@@ -141,31 +156,31 @@ class UGDA(Method):
         (3,)
     """
 
-    # Gaussians, anchors, the latent space
     n_neighbors: int = 1
     n_anchors: int = 100
     ridge: float = 1e-3
-    mean_rule: str | None = None
     solver: str = "exact"
     latent_dim: int | None = None
-    # rectification
     rectify: tuple[str, ...] = TERMS
     logit_scale: float = 0.5
     rectifier: str | None = None
+    # of the rectifier
     rectify_tolerance: float = 0.05
     rectify_steps: int | None = None
     rectify_rate: float = 1e-2
-    # the solvers that train an evaluator
+    # of the solvers that train an evaluator
     n_iter: int = 30
     n_steps: int = 10
     learning_rate: float = 1e-2
     update_evaluator: bool = True
     update_anchors: bool = True
+    tasks_per_batch: int = 400
+    # differences between the paper and the released code
+    mean_rule: str | None = None
     share_evaluator: str | None = None
     train_nets: str | None = None
     reinit_first: bool | None = None
     shared_adam: bool | None = None
-    tasks_per_batch: int = 400
 
     version: ClassVar[int] = 1
     tags: ClassVar[Tags] = Tags(
