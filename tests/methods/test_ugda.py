@@ -33,6 +33,7 @@ from fewview.methods.ugda._distribution import (
     retrieve_neighbours,
 )
 from fewview.methods.ugda._evaluator import EvaluatorOptions, aggregate_with_adam
+from fewview.methods.ugda._groups import statistics_alone
 from fewview.methods.ugda._rectification import (
     TERMS,
     Objective,
@@ -160,6 +161,20 @@ def test_neighbours_by_hand() -> None:
     assert neighbours(x, [[True, False]], BASE, 2) == [[1, 2]]
     same = (one([9.0]), one([7.0, 7.0]))
     assert neighbours(same, [[True, True]], BASE, 1) == [[3]]  # a union counts a class once
+
+
+def test_neighbours_are_in_order_and_counted_once() -> None:
+    near = Neighbours.of(torch.tensor([[[2, 0, 2]]]), torch.ones(3, dtype=torch.bool))
+    assert near.classes.tolist() == [[[0, 2, 3]]]
+    assert near.weights(torch.float64).tolist() == [[[0.5, 0.5, 0.0]]]
+    assert near.dense(torch.float64).tolist() == [[[0.5, 0.0, 0.5]]]
+
+
+def test_groups_of_rows_without_labels_play_base_classes() -> None:
+    rng = np.random.default_rng(0)
+    blocks = rng.normal(size=(200, 3)) + 9 * np.repeat(np.eye(2, 3), 100, axis=0)
+    assert statistics_alone(MultiViewData(blocks), 0).n_classes == 10
+    assert statistics_alone(MultiViewData(blocks[:9]), 0).available.tolist() == [[False]]
 
 
 def test_mean_and_covariance_by_hand() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from fewview.engine._contract import Method, State, Tags
 from fewview.engine._registry import register
 from fewview.engine._streaming import cannot_stream
+from fewview.engine._validation import check_numbers
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.methods.ptmap import PTMAP
@@ -84,8 +85,7 @@ class Combined(Method):
                 f"{type(self.source).__name__} cannot be the source of a combination: its space "
                 "does not fill missing views"
             )
-        if self.anchor_weight is not None and not self.anchor_weight > 0:
-            raise FewviewError(f"anchor_weight is {self.anchor_weight}; it must be positive")
+        check_numbers(self, positive=("anchor_weight",))
 
     def spell_parameter(self, name: str) -> str:
         """`ugda__n_anchors` is `source__n_anchors`, `ptmap__step` is `head__step`."""

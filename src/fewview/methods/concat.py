@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.engine._registry import register
+from fewview.engine._validation import check_numbers
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
@@ -83,8 +84,8 @@ def impute_nearest(
     Args:
         x: one view, [tasks, n, width].
         present: bool [tasks, n].
-        donor: the same view of the donors, [tasks or 1, m, width].
-        has: bool [tasks or 1, m].
+        donor: the same view of the donors, [tasks, m, width].
+        has: bool [tasks, m].
         distances: [tasks, n, m], large where a pair shares no view.
         count: how many donors to average (more where distances are equal).
     """
@@ -137,8 +138,7 @@ class Concat(Method):
         choose("impute", self.impute, IMPUTATIONS)
         if self.estimator is not None and not hasattr(self.estimator, "fit"):
             raise FewviewError(f"estimator {self.estimator!r} is not a scikit-learn classifier")
-        if self.n_neighbors < 1:
-            raise FewviewError(f"n_neighbors is {self.n_neighbors}; it must be at least 1")
+        check_numbers(self, whole={"n_neighbors": 1})
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> Donors:
         """Keep the base samples for imputation."""

@@ -10,7 +10,13 @@ from torch import Tensor
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags, choose
 from fewview.engine._registry import register
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
+from fewview.numerics._distances import (
+    class_means,
+    isometric,
+    overall_mean,
+    squared_distances,
+    unit_rows,
+)
 from fewview.numerics._sinkhorn import sinkhorn
 
 POWERS = ("relu", "signed", "none")
@@ -19,14 +25,8 @@ POWERS = ("relu", "signed", "none")
 def power_transform(features: Tensor, rule: str) -> Tensor:
     """Make features more Gaussian by a square root: (x + 1e-6)^(1/2) for x >= 0.
 
-    Args:
-        features: any shape.
-        rule: for negative entries: `"relu"` sets them to zero, `"signed"` keeps the sign of the
-            root, `"none"` leaves all features as they are.
-
-    Example:
-        >>> power_transform(torch.tensor([4.0, -4.0]), "signed").tolist()
-        [2.0, -2.0]
+    Of negative entries, the rule `"relu"` makes zeros, `"signed"` keeps the sign of the root, and
+    `"none"` leaves all features as they are.
     """
     if rule == "none":
         return features
@@ -146,7 +146,6 @@ class PTMAP(Method):
         support, query = (power_transform(part, self.power) for part in batch.concatenated())
         support, query = isometric(support, query)
         support, query = unit_rows(support), unit_rows(query)
-        weights = members.sum(-1, keepdim=True)  # [T, N_S, 1]
-        support_mean = (weights * support).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+        support_mean = overall_mean(support, members)
         query_mean = query.mean(1, keepdim=True) if batch.n_query > 1 else support_mean
         return unit_rows(support - support_mean), unit_rows(query - query_mean)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS, Method, State, Tags
 from fewview.engine._registry import register
-from fewview.ground._errors import FewviewError
+from fewview.engine._validation import check_numbers
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import unit_rows
 from fewview.numerics._optimise import minimise_lbfgs
@@ -32,11 +32,6 @@ def logistic_regression(
     Returns:
         W: [tasks, way, width].
         b: [tasks, way], with mean zero.
-
-    Example:
-        >>> W, b = logistic_regression(torch.tensor([[[1.0], [-1.0]]]), torch.eye(2)[None])
-        >>> bool(W[0, 0, 0] > 0) and bool(b.abs().max() < 1e-3)
-        True
     """
     weights = members.sum(-1)  # [T, n]
 
@@ -90,8 +85,7 @@ class RFS(Method):
     def validate(self) -> None:
         """Check C."""
         super().validate()
-        if not self.C > 0:
-            raise FewviewError(f"C is {self.C}; it must be positive")
+        check_numbers(self, positive=("C",))
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Logits of the logistic regression."""

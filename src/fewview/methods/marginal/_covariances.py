@@ -196,12 +196,10 @@ class Moments:
 
     def repaired(self) -> Moments:
         """Make every matrix positive semi-definite: pairwise moments need not be."""
-        return replace(
-            self,
-            within=_nearest(self.within, self.dims),
-            between=_nearest(self.between, self.dims),
-            total=_nearest(self.total, self.dims),
+        within, between, total = (
+            _nearest(matrix, self.dims) for matrix in (self.within, self.between, self.total)
         )
+        return replace(self, within=within, between=between, total=total)
 
     def shrunk(self, shrinkage: float, prior: float, prior_detail: float = 0.5) -> Gaussians:
         """S and B of the model, shrunk view by view so that views do not touch each other.

@@ -13,6 +13,7 @@ from fewview.methods.marginal._model import (
     gather_evidence,
     posterior,
     predictive_scores,
+    unique_patterns,
 )
 from fewview.methods.marginal._projection import Projection
 from fewview.numerics._batch import EpisodeBatch
@@ -84,16 +85,13 @@ def explain_queries(
 def class_uncertainty(model: Gaussians, support_mask: Tensor, members: Tensor) -> Tensor:
     """Posterior variance of class means as a share of the prior variance, [way, V].
 
-    Args:
-        model: the Gaussians.
-        support_mask: bool [N_S, V].
-        members: weights of supports in classes, [N_S, way].
+    From the views that the supports have [N_S, V] and their weights in classes [N_S, way].
     """
     between = model.between.double()
     width = len(between)
     way = members.shape[1]
     information = torch.zeros(way, width, width, dtype=torch.float64, device=between.device)
-    patterns, pattern = torch.unique(support_mask, dim=0, return_inverse=True)
+    patterns, pattern = unique_patterns(support_mask)
     for index in range(len(patterns)):
         columns = model.columns(patterns[index])
         block = torch.cholesky_inverse(

@@ -183,12 +183,6 @@ def natural_scaling(data: MultiViewData) -> str:
     Counts, histograms and activations have no negative entries, and long tails that square roots
     shorten. On base classes that helped wherever all views are of this kind (docs/marginal.md);
     a mixture of views with and without roots did not.
-
-    Example:
-        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "shares": [[0.5, 0.5]]}))
-        'root+standard+unit'
-        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "scores": [[-0.5, 0.5]]}))
-        'standard+unit'
     """
     negative = any(bool((block < 0).any()) for block in data.views.values())
     return Settings.scaling if negative else ROOTED
