@@ -11,7 +11,7 @@ from fewview import FewviewError, create
 from fewview.methods.bavardage import mixture_step, soft_k_means
 from fewview.methods.bd_cspn import rectified_prototypes
 from fewview.methods.match import attention_scores
-from fewview.methods.paddle import description_length, partition
+from fewview.methods.paddle import partition
 from fewview.methods.ptmap import power_transform, transport
 from fewview.methods.rfs import logistic_regression
 from fewview.methods.tim import alternate, logits, objective_slope
@@ -241,6 +241,16 @@ def test_ptmap_anchors_weigh_as_their_weights_say() -> None:
 
 
 # ---------------------------------------------------------------------------- PADDLE, BAVARDAGE
+
+
+def description_length(
+    u: Tensor, centres: Tensor, support: Tensor, query: Tensor, members: Tensor, penalty: float
+) -> Tensor:
+    """PADDLE's objective, [tasks]; see `partition`."""
+    fit = 0.5 * (members * squared_distances(support, centres)).sum((1, 2))
+    fit = fit + 0.5 * (u * squared_distances(query, centres)).sum((1, 2))
+    shares = torch.xlogy(u.mean(1), u.mean(1)).sum(1)
+    return fit - penalty * query.shape[1] * shares + torch.xlogy(u, u).sum((1, 2))
 
 
 def test_paddle_objective_goes_down() -> None:

@@ -139,9 +139,18 @@ def test_variance_of_views() -> None:
 BASE = known([[0.0], [1.0], [2.0], [10.0]], [[0.0, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]])
 
 
+def weights_of(near: Neighbours, dtype: torch.dtype) -> Tensor:
+    """What every base class counts for every sample, [tasks, N, C]."""
+    n_classes = len(near.available)
+    out = torch.zeros(*near.classes.shape[:2], n_classes + 1, dtype=dtype)
+    out = out.scatter_(-1, near.classes, near.weights(dtype))[..., :n_classes]
+    share = near.available.to(dtype) / near.available.sum().clamp(min=1)
+    return torch.where(near.everyone[..., None], share, out)
+
+
 def neighbours(views: tuple[Tensor, ...], mask: Any, base: BaseStatistics, k: int) -> list[Any]:
     chosen = retrieve_neighbours(views, torch.tensor([mask]), base, k)
-    return [row.nonzero().flatten().tolist() for row in chosen.dense(torch.float64)[0]]
+    return [row.nonzero().flatten().tolist() for row in weights_of(chosen, torch.float64)[0]]
 
 
 def spoken_for(weights: Tensor) -> Neighbours:
@@ -149,7 +158,7 @@ def spoken_for(weights: Tensor) -> Neighbours:
     n_classes = weights.shape[-1]
     places = torch.where(weights > 0, torch.arange(n_classes), n_classes)
     out = Neighbours.of(places, torch.ones(n_classes, dtype=torch.bool))
-    assert torch.allclose(out.dense(weights.dtype), weights)
+    assert torch.allclose(weights_of(out, weights.dtype), weights)
     return out
 
 
@@ -167,7 +176,7 @@ def test_neighbours_are_in_order_and_counted_once() -> None:
     near = Neighbours.of(torch.tensor([[[2, 0, 2]]]), torch.ones(3, dtype=torch.bool))
     assert near.classes.tolist() == [[[0, 2, 3]]]
     assert near.weights(torch.float64).tolist() == [[[0.5, 0.5, 0.0]]]
-    assert near.dense(torch.float64).tolist() == [[[0.5, 0.0, 0.5]]]
+    assert weights_of(near, torch.float64).tolist() == [[[0.5, 0.0, 0.5]]]
 
 
 def test_groups_of_rows_without_labels_play_base_classes() -> None:
@@ -195,7 +204,7 @@ def test_mean_and_covariance_by_hand() -> None:
     assert code.means[1][0, 0].tolist() == pytest.approx([(7 + 8) / 2, (7 + 4) / 2])
     # Eq. 9: the mean of the neighbours' covariances, through the weights.
     for out in (found, code):
-        weights = [near.dense(torch.float64) for near in out.neighbours]
+        weights = [weights_of(near, torch.float64) for near in out.neighbours]
         assert weights[0][0, 0].tolist() == [0.0, 0.5, 0.0, 0.5]
         assert (weights[0][0, 0] @ covariances[0][:, 0, 0]).item() == pytest.approx((2 + 8) / 2)
         pooled = torch.einsum("c,cij->ij", weights[1][0, 0], covariances[1])
@@ -205,7 +214,7 @@ def test_mean_and_covariance_by_hand() -> None:
         out = estimate_distribution(x, first, base, 1, rule)
         assert out.means[0][0, 0].tolist() == pytest.approx([1.2])
         assert out.means[1][0, 0].tolist() == pytest.approx([8.0, 0.0])
-        assert out.neighbours[1].dense(torch.float64)[0, 0].tolist() == [0.0, 1.0, 0.0, 0.0]
+        assert weights_of(out.neighbours[1], torch.float64)[0, 0].tolist() == [0.0, 1.0, 0.0, 0.0]
     filled = interpolate(x, first, estimate_distribution(x, first, base, 1))
     assert filled[0][0, 0].tolist() == [1.4]
     assert filled[1][0, 0].tolist() == pytest.approx([8.0, 0.0])
@@ -226,7 +235,7 @@ def test_base_classes_that_lack_a_view_are_skipped_for_it() -> None:
     out = estimate_distribution(near, torch.ones(1, 1, 2, dtype=torch.bool), base, 1)
     assert out.means[0][0, 0].tolist() == pytest.approx([(9.0 + 10.0 + 0.0) / 3])
     assert out.means[1][0, 0].tolist() == pytest.approx([0.5, 0.5])
-    assert out.neighbours[1].dense(torch.float64)[0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert weights_of(out.neighbours[1], torch.float64)[0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
     # Where all neighbours lack a missing view, every class that has it is asked.
     out = estimate_distribution(near, torch.tensor([[[True, False]]]), base, 1)
     assert out.means[1][0, 0].tolist() == pytest.approx([8 / 3, 8 / 3])
@@ -238,7 +247,7 @@ def test_a_view_without_base_leaves_the_sample_alone() -> None:
     mask = torch.tensor([[[True, True], [False, True]]])
     out = estimate_distribution(x, mask, base, 1)
     assert out.means[1].tolist() == x[1].tolist()
-    assert out.neighbours[1].dense(torch.float64).abs().sum() == 0
+    assert weights_of(out.neighbours[1], torch.float64).abs().sum() == 0
     # The second sample has nothing that the base set knows: all classes speak for its view.
     assert out.means[0][0, 1].tolist() == pytest.approx([13 / 4])
 
@@ -277,7 +286,7 @@ def test_distribution_is_a_loop_over_the_equations(rule: str, k: int) -> None:
                 assert torch.allclose(found.means[v][t, n], wanted)
                 weights = torch.zeros(n_classes).double()
                 weights[list(union)] = 1 / len(union)
-                assert torch.allclose(found.neighbours[v].dense(torch.float64)[t, n], weights)
+                assert torch.allclose(weights_of(found.neighbours[v], torch.float64)[t, n], weights)
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.episodes._sampler import Episodes
@@ -130,8 +131,7 @@ class ViewTensors:
         view_names: names of the views.
 
     Example:
-        >>> from fewview.episodes._sampler import EpisodeSampler
-        >>> from fewview.episodes._task import TaskSpec
+        >>> from fewview import EpisodeSampler, TaskSpec
         >>> data = MultiViewData(np.ones((20, 3)), labels=np.repeat([0, 1], 10))
         >>> episodes = EpisodeSampler(data, TaskSpec(way=2, queries=4)).draw(0, 6)
         >>> batch = ViewTensors.of(data).gather(episodes)
@@ -148,11 +148,9 @@ class ViewTensors:
         cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
     ) -> ViewTensors:
         """Copy a data set to a device, zeros in place of missing rows."""
-        return cls(
-            tuple(_filled(block).to(device=device, dtype=dtype) for block in data.views.values()),
-            torch.from_numpy(np.array(data.mask)).to(device),
-            data.view_names,
-        )
+        blocks = (torch.from_numpy(np.nan_to_num(b, copy=True)) for b in data.views.values())
+        views = tuple(block.to(device=device, dtype=dtype) for block in blocks)
+        return cls(views, torch.from_numpy(np.array(data.mask)).to(device), data.view_names)
 
     def gather(self, episodes: Episodes) -> EpisodeBatch:
         """Build the tensors of some tasks."""
@@ -166,24 +164,26 @@ class ViewTensors:
                 f"episodes speak of row {last}, the data have {len(self.mask)} rows; they were "
                 "drawn from another data set"
             )
-        device = self.mask.device
-        support = torch.from_numpy(episodes.support).to(device)
-        query = torch.from_numpy(episodes.query).to(device)
-        support_mask = torch.from_numpy(episodes.support_mask).to(device)
-        query_mask = torch.from_numpy(episodes.query_mask).to(device)
+
+        def here(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array).to(self.mask.device)
+
+        support, support_mask = here(episodes.support), here(episodes.support_mask)
+        query, query_mask = here(episodes.query), here(episodes.query_mask)
         return EpisodeBatch(
             support=self._rows(support, support_mask),
             query=self._rows(query, query_mask),
             support_mask=support_mask & self.mask[support],
             query_mask=query_mask & self.mask[query],
-            support_labels=torch.from_numpy(episodes.support_labels).to(device),
-            query_labels=torch.from_numpy(episodes.query_labels).to(device),
-            seeds=torch.from_numpy(episodes.seeds.view(np.int64)).to(device),
+            support_labels=here(episodes.support_labels),
+            query_labels=here(episodes.query_labels),
+            seeds=here(episodes.seeds.view(np.int64)),
             way=episodes.way,
             view_names=self.view_names,
         )
 
     def _rows(self, index: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """Per view the samples [tasks, n, width] at positions [tasks, n], zeros where masked."""
         flat = index.reshape(-1)
         out = []
         for view, block in enumerate(self.views):
@@ -205,7 +205,3 @@ def _new_rows(count: int, block: Tensor) -> Tensor:
         kind = np.float32 if block.dtype == torch.float32 else np.float64
         return torch.from_numpy(np.empty(shape, dtype=kind))
     return torch.empty(shape, dtype=block.dtype, device=block.device)
-
-
-def _filled(block: Any) -> Tensor:
-    return torch.from_numpy(np.nan_to_num(block, copy=True, nan=0.0))

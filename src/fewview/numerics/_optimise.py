@@ -42,15 +42,6 @@ def minimise_lbfgs(
         enough: a task also stops when its value is at most this, for functions whose infimum is
             known but not attained.
 
-    Returns:
-        The minimisers, shaped like `start`.
-
-    Example:
-        >>> target = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
-        >>> def bowl(x):
-        ...     return ((x - target) ** 2).sum(1), 2 * (x - target)
-        >>> torch.allclose(minimise_lbfgs(bowl, torch.zeros(2, 2)), target)
-        True
     """
     if tol is None:
         tol = 1e-7 if start.dtype == torch.float64 else 1e-4
@@ -194,13 +185,7 @@ def take_step(optimiser: torch.optim.Adam, gradients: Sequence[Tensor | None]) -
 def minimise_adam(
     gradient: Callable[[Tensor], Tensor], start: Tensor, *, learning_rate: float, steps: int
 ) -> Tensor:
-    """Take a fixed number of Adam steps from `start`; `gradient` takes and returns its shape.
-
-    Example:
-        >>> x = minimise_adam(lambda x: 2 * x, torch.ones(1), learning_rate=0.1, steps=200)
-        >>> bool(x.abs() < 1e-2)
-        True
-    """
+    """Take a fixed number of Adam steps from `start`; `gradient` takes and returns its shape."""
     x = start.clone(memory_format=torch.contiguous_format)
     first, second = torch.zeros_like(x), torch.zeros_like(x)
     count = torch.zeros((), device=x.device)  # float32, as the fused form wants it

@@ -72,19 +72,6 @@ class Neighbours:
             total[self.everyone] = values[self.available].sum(0)
         return total
 
-    def dense(self, dtype: torch.dtype) -> Tensor:
-        """Weights over all classes, [tasks, N, C]."""
-        n_classes = len(self.available)
-        shape = (*self.classes.shape[:2], n_classes + 1)
-        out = torch.zeros(shape, dtype=dtype, device=self.classes.device)
-        out = out.scatter_(-1, self.classes, self.weights(dtype))[..., :n_classes]
-        share = self.available.to(dtype) / self.available.sum().clamp(min=1)
-        return torch.where(self.everyone[..., None], share, out)
-
-    def flat(self) -> tuple[Tensor, Tensor]:
-        """Classes [tasks * N, m] and `everyone` [tasks * N]."""
-        return self.classes.flatten(0, 1), self.everyone.flatten()
-
 
 @dataclass(frozen=True)
 class ViewDistribution:
