@@ -36,7 +36,6 @@ def prototype_scores(latent: EpisodeBatch, metric: str, temperature: float = 10.
             prototypes).
         temperature: times this.
     """
-    choose("metric", metric, METRICS)
     query = latent.query[0]
     prototypes = class_means(latent.support[0], latent.one_hot())
     if metric == "euclidean":

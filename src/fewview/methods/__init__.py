@@ -1,4 +1,7 @@
-"""How are queries classified? The contract in `base.py`, one file per method, the registry."""
+"""How are queries classified? Methods alone: one file each, or a folder.
+
+The contract that they fulfil and their registry, offered here too, are in `engine/`.
+"""
 
 from fewview.engine._contract import Method, Prepared, State, Tags
 from fewview.engine._registry import create, expand, names, register

@@ -69,7 +69,7 @@ def mixture_step(
     log r_nk = E log pi_k - precision / 2 |x_n - m_k|^2 - d / (2 b_k) + const.
 
     Args:
-        samples: supports, then queries, [tasks, n, width].
+        samples: x, supports and then queries, [tasks, n, width].
         members: [tasks, n_support, way].
         r: responsibilities of the queries, [tasks, n_query, way].
         precision: of the noise around a class mean (T_vb).

@@ -72,11 +72,8 @@ class Layer(State):
     def __call__(self, x: Tensor, counted: Tensor | None, relu: bool = True) -> Tensor:
         """Apply the layer to x [tasks, G, n, in].
 
-        Args:
-            x: input.
-            counted: float [tasks, G, n], samples that the statistics of normalisation are taken
-                over, which also moves the running ones; None uses the running ones.
-            relu: whether a normalised layer ends with a ReLU.
+        Statistics of normalisation are taken over the samples in `counted` [tasks, G, n], which
+        also moves the running ones; None uses the running ones. Only a normalised layer has a ReLU.
         """
         out = x @ self.weights
         if self.scale is None or self.mean is None or self.variance is None:
@@ -112,14 +109,9 @@ def start_layers(
 ) -> tuple[Layer, ...]:
     """Layers of G networks, with weights (and biases of plain ones) within 1 / sqrt(inputs).
 
-    Args:
-        seeds: int64 [tasks].
-        sizes: per network its widths, input first; inputs and outputs narrower than the widest
-            one have weights of zero there.
-        names: per network what it is for.
-        what: kind of network.
-        plain_end: whether the last layer has no normalisation.
-        dtype: float type.
+    Every network has its widths in `sizes`, input first, and its name; inputs and outputs narrower
+    than the widest one have weights of zero there. With `plain_end` the last layer has no
+    normalisation.
     """
     layers = []
     for place in range(len(sizes[0]) - 1):
@@ -151,11 +143,8 @@ def start_layers(
 class Networks(State):
     """All networks of COMPLETER, for some tasks or one for all.
 
-    Attributes:
-        encoders: layers of V networks.
-        decoders: layers of V networks.
-        predictors: layers of V (V - 1) networks, in the order of `ordered_pairs`.
-        relu_output: whether decoders end with a ReLU: views are not negative.
+    Layers of V encoders and decoders, which end with a ReLU if `relu_output`, and of V (V - 1)
+    predictors in the order of `ordered_pairs`.
     """
 
     encoders: tuple[Layer, ...]
@@ -196,14 +185,8 @@ def ordered_pairs(n_views: int) -> list[tuple[int, int]]:
 def contrastive_loss(one: Tensor, two: Tensor, counted: Tensor, alpha: float = ALPHA) -> Tensor:
     """Minus the mutual information of the codes of two views, entropies counted alpha more times.
 
-    Args:
-        one: distributions [..., n, code].
-        two: distributions [..., n, code].
-        counted: float [..., n], samples that have both views.
-        alpha: extra weight of the entropies of the codes.
-
-    Returns:
-        [...], zero where no sample counts.
+    Codes are distributions [..., n, code], `counted` [..., n] the samples that have both views; the
+    answer [...] is zero where there are none.
     """
     joint = (one * counted[..., None]).mT @ two
     joint = joint / counted.sum(-1).clamp(min=1)[..., None, None]
@@ -242,7 +225,10 @@ def completer_loss(
     graph: str = "complete",
     alpha: float = ALPHA,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss of a mini-batch; every term uses the samples that have the views it needs.
+    """Loss of a mini-batch and its terms, [tasks] each, over samples that have the views needed.
+
+    Terms are the error of reconstruction, the contrastive loss, and, if `predict`, that of
+    prediction.
 
     Args:
         networks: to be trained.
@@ -252,10 +238,6 @@ def completer_loss(
         predict: whether the loss of prediction counts already.
         graph: one of `GRAPHS`.
         alpha: extra weight of the entropies of the codes.
-
-    Returns:
-        The loss [tasks], and the terms that it is the sum of, [tasks] each: the error of
-        reconstruction, the contrastive loss, and, where it counts, the error of prediction.
     """
     n_views = x.shape[1]
     codes = networks.encode(x, observed)
@@ -291,35 +273,26 @@ def complete(networks: Networks, x: Tensor, observed: Tensor, graph: str = "comp
 
     A missing view's code is the mean of the predictions from all views that are there; with the
     graph `"core"`, views other than the first are predicted from the first, itself predicted if
-    it is missing.
-
-    Args:
-        networks: trained.
-        x: [tasks, V, n, width].
-        observed: float [tasks, V, n].
-        graph: one of `GRAPHS`.
+    it is missing. Views are [tasks, V, n, width], `observed` [tasks, V, n].
     """
     codes = networks.encode(x, None)
-    n_views = x.shape[1]
-    if n_views > 1 and not bool(observed.all()):
-        if graph == "complete":
-            codes = _filled(codes, observed, networks.predict(codes, None), observed)
-        else:
+    if x.shape[1] > 1 and not bool(observed.all()):
+        made = _filled(networks, codes, observed, observed)
+        if graph == "core":
             core = torch.zeros_like(observed)
             core[:, 0] = 1.0
-            known = torch.maximum(observed, core)
-            made = _filled(codes, observed, networks.predict(codes, None), observed)
             codes = torch.cat([made[:, :1], codes[:, 1:]], 1)
-            codes = _filled(codes, known, networks.predict(codes, None), core)
+            made = _filled(networks, codes, torch.maximum(observed, core), core)
+        codes = made
     return codes.transpose(1, 2).flatten(2)
 
 
-def _filled(codes: Tensor, known: Tensor, predicted: Tensor, sources: Tensor) -> Tensor:
+def _filled(networks: Networks, codes: Tensor, known: Tensor, sources: Tensor) -> Tensor:
     """Put the mean prediction from `sources` in place of the codes that are not `known`."""
-    n_views = codes.shape[1]
+    predicted = networks.predict(codes, None)
     out = []
-    pairs = ordered_pairs(n_views)
-    for view in range(n_views):
+    pairs = ordered_pairs(codes.shape[1])
+    for view in range(codes.shape[1]):
         places = [index for index, pair in enumerate(pairs) if pair[1] == view]
         weight = sources[:, [pairs[index][0] for index in places], :, None]
         mean = (predicted[:, places] * weight).sum(1) / weight.sum(1).clamp(min=1)
@@ -377,14 +350,8 @@ def train(
 ) -> Networks:
     """Train the networks of every task.
 
-    Args:
-        x: [tasks, V, n, width], zeros beyond the width of a view.
-        observed: float [tasks, V, n].
-        widths: of the views.
-        names: of the views.
-        seeds: int64 [tasks].
-        how: sizes, epochs, rate.
-        redraw: whether views go missing anew in every mini-batch, at rates drawn at random.
+    Views are [tasks, V, n, width], zeros beyond `widths`, and `observed` [tasks, V, n]. With
+    `redraw`, further views go missing anew in every mini-batch, at rates drawn at random.
     """
     networks = start_networks(seeds, widths, names, how, x.dtype)
     parameters = [item for layer in networks.layers for item in layer.parameters]
@@ -430,11 +397,8 @@ def redrawn(observed: Tensor, states: Tensor) -> Tensor:
     """Let further views go missing, at a random rate for every sample, which keeps at least one.
 
     One rate for the whole mini-batch would now and then leave next to no pair of views, and few
-    pairs have even codes only if every sample has: the entropies would undo what codes tell.
-
-    Args:
-        observed: float [tasks, V, n].
-        states: int64 [tasks], streams of random numbers.
+    pairs have even codes only if every sample has: the entropies would undo what codes tell. Masks
+    are [tasks, V, n], the streams of random numbers [tasks].
     """
     n_views, n = observed.shape[1:]
     if n_views == 1:

@@ -64,12 +64,8 @@ def impute_mean(
 ) -> Tensor:
     """Fill a missing view with its mean over the donors of the task, or `last` where none has it.
 
-    Args:
-        x: one view, [tasks, n, width].
-        present: bool [tasks, n].
-        donor: the same view of the donors, zeros where missing, [tasks, m, width].
-        has: bool [tasks, m].
-        last: [width] or a number.
+    The view is [tasks, n, width], `present` [tasks, n]; that of the donors, zeros where missing,
+    [tasks, m, width], `has` [tasks, m].
     """
     count = has.sum(1)[:, None]  # [T, 1]
     mean = torch.where(count > 0, donor.sum(1) / count.clamp(min=1), last)
@@ -81,13 +77,8 @@ def impute_nearest(
 ) -> Tensor:
     """Fill a missing view with its mean over the nearest donors that have it.
 
-    Args:
-        x: one view, [tasks, n, width].
-        present: bool [tasks, n].
-        donor: the same view of the donors, [tasks, m, width].
-        has: bool [tasks, m].
-        distances: [tasks, n, m], large where a pair shares no view.
-        count: how many donors to average (more where distances are equal).
+    As many as `count`, more where distances [tasks, n, m] are equal; these are large where a pair
+    shares no view. The rest is as for `impute_mean`.
     """
     far = torch.where(has[:, None], distances, torch.inf)
     limit = far.kthvalue(min(count, far.shape[2]), dim=2, keepdim=True).values

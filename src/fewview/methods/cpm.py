@@ -169,12 +169,9 @@ def class_loss(latent: Tensor, members: Tensor, one_shot: str = "clamp") -> Tens
     With F(n, c) the mean inner product of sample n with the other samples of class c, the loss is
     the sum over n of max(0, [c* is wrong] + F(n, c*) - F(n, y_n)), c* the class of the largest F.
 
-    Args:
-        latent: [tasks, n, latent].
-        members: [tasks, n, way], one-hot labels.
-        one_shot: what F(n, y_n) is where n is alone in its class: `"clamp"` (0, a sum over
-            nothing), `"self"` (the sample counts as a member of its class), or `"skip"` (such
-            samples have no loss).
+    Vectors are [tasks, n, latent], `members` one-hot labels [tasks, n, way]. Where n is alone
+    in its class, F(n, y_n) is 0 (`one_shot` `"clamp"`, a sum over nothing), the sample counts as a
+    member of its class (`"self"`), or has no loss (`"skip"`).
     """
     products = latent @ latent.mT  # [T, n, n]
     count = members.sum(1, keepdim=True)  # [T, 1, way]
@@ -236,10 +233,8 @@ class Discriminators:
     def losses(self, made: Tensor, samples: Samples, training: bool) -> Tensor:
         """Mean binary cross-entropy over made and real views, [tasks].
 
-        Args:
-            made: [tasks, n, D], views that the decoders make of some samples.
-            samples: these samples; made views that they lack are the ones judged.
-            training: of the discriminators; otherwise of those who try to deceive them.
+        Of the views [tasks, n, D] that decoders make of some samples, those that the samples lack
+        are judged: by the discriminators in `training`, or by those who try to deceive them.
         """
         total = made.new_zeros(len(made))
         softplus = torch.nn.functional.softplus
@@ -307,12 +302,7 @@ def train(
 ) -> tuple[Decoders, Tensor]:
     """Train networks and latent vectors [tasks, n, latent] in turns, five Adam steps each.
 
-    Args:
-        samples: the samples to learn from.
-        members: [tasks, n, way], one-hot labels.
-        seeds: int64 [tasks].
-        how: sizes, rates, epochs.
-        adversary: discriminators of CPM-GAN.
+    `members` are one-hot labels [tasks, n, way]; CPM-GAN has an adversary.
     """
     decoders = start_decoders(samples, seeds, how.latent, how.hidden)
     latent = start_latent(samples, seeds, how, "support")

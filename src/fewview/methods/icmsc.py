@@ -87,12 +87,8 @@ def start_autoencoders(
 ) -> Autoencoders:
     """Networks with weights uniform within 1 / sqrt(inputs), and shares of one half.
 
-    Args:
-        views: per view [tasks, n, width of the view].
-        sizes: widths of the views before they were reduced.
-        names: names of the views.
-        seeds: int64 [tasks].
-        width: of the codes.
+    Views are [tasks, n, width of the view]; `sizes` are their widths before they were reduced, and
+    `width` that of the codes.
     """
     dtype = views[0].dtype
 
@@ -130,12 +126,8 @@ def pairwise_correlation(projected: Tensor, observed: Tensor, top: int = TOP) ->
     """Sum of the largest canonical correlations over all pairs of views, [tasks].
 
     A pair of views is compared on the samples that have both, and left out where these are not
-    more than the dimensions: correlations are then one whatever the data.
-
-    Args:
-        projected: [tasks, V, n, d].
-        observed: float [tasks, n, V].
-        top: correlations that count.
+    more than the dimensions: correlations are then one whatever the data. Samples are projected to
+    [tasks, V, n, d], and `observed` [tasks, n, V].
     """
     pairs = list(combinations(range(projected.shape[1]), 2))
     if not pairs:
@@ -201,18 +193,8 @@ def subspace_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Loss of the second stage, and the terms of it that are errors, [tasks] each.
 
-    Args:
-        nets: autoencoders.
-        expression: [tasks, n, n], its diagonal is ignored.
-        views: per view [tasks, n, width].
-        observed: float [tasks, n, V].
-        sizes: widths of the views before they were reduced.
-        correlation: one of `CORRELATIONS`.
-        penalty: one of `PENALTIES`.
-
-    Returns:
-        The loss, and the terms that are errors: of reconstruction, of self-expression, and the
-        size of the matrix. The loss is their sum less the correlations.
+    Errors are of reconstruction, of self-expression, and the size of the matrix `expression`
+    [tasks, n, n], whose diagonal is ignored. The loss is their sum less the correlations.
     """
     codes = nets.encode(views)
     unit = torch.eye(expression.shape[-1], dtype=expression.dtype, device=expression.device)

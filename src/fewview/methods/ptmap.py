@@ -48,8 +48,8 @@ def transport(
     """Alternate between assigning queries to classes and moving the class centres.
 
     Each round: plan = Sinkhorn(exp(-regularisation * d^2)) with row sums 1 and column sums
-    n_query / way; centres move by `step` towards the means of supports and assigned queries. One
-    more Sinkhorn at the end.
+    n_query / way; centres [tasks, way, width] move by `step` towards the means of supports and
+    assigned queries. One more Sinkhorn at the end.
 
     Args:
         support: [tasks, n_support, width].
@@ -61,8 +61,7 @@ def transport(
         max_sweeps: most sweeps of one Sinkhorn.
 
     Returns:
-        log_plan: [tasks, n_query, way], rows sum to one.
-        centres: [tasks, way, width].
+        The logarithm of the plan, [tasks, n_query, way], and the centres.
     """
     tasks, n_query, way = query.shape[0], query.shape[1], members.shape[2]
     columns = query.new_full((tasks, way), n_query / way)
@@ -132,14 +131,9 @@ class PTMAP(Method):
             centres = class_means(support, members)
             return -self.regularisation * squared_distances(query, centres)
         return transport(
-            support,
-            query,
-            members,
-            regularisation=self.regularisation,
-            step=self.step,
-            n_iter=self.n_iter,
-            max_sweeps=self.max_sweeps,
-        )[0]
+            support, query, members, regularisation=self.regularisation, step=self.step,
+            n_iter=self.n_iter, max_sweeps=self.max_sweeps,
+        )[0]  # fmt: skip
 
     def features(self, batch: EpisodeBatch, members: Tensor) -> tuple[Tensor, Tensor]:
         """Transformed, centred and normalised supports and queries, [tasks, n, r]."""

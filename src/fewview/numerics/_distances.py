@@ -83,17 +83,18 @@ def partial_distances(
 ) -> tuple[Tensor, Tensor]:
     """Mean squared differences over the views that two samples share.
 
+    With the weighting `"view"`, the mean over shared views of the mean squared difference per
+    feature; with `"feature"`, every feature of the shared views counts the same.
+
     Args:
         left: per view [tasks, n, width].
         right: per view [tasks, m, width].
         left_mask: bool [tasks, n, V].
         right_mask: bool [tasks, m, V].
-        weighting: `"view"`: mean over shared views of the mean squared difference per feature;
-            `"feature"`: every feature of the shared views counts the same.
+        weighting: `"view"` or `"feature"`.
 
     Returns:
-        distances: [tasks, n, m], zero for pairs that share no view.
-        shared: bool [tasks, n, m], whether they share one.
+        Distances [tasks, n, m], zero for pairs that share no view, and whether they share one.
     """
     total = weight = left[0].new_zeros(())
     for view, (a, b) in enumerate(zip(left, right, strict=True)):

@@ -179,16 +179,10 @@ def gather_evidence(
     rank: int | None = None,
     kept: Kept | None = None,
 ) -> Evidence:
-    """Bring samples into prior coordinates, pattern by pattern.
+    """Bring projected samples [T, N, d], masks [T, N, V], into prior coordinates, by pattern.
 
-    Args:
-        model: the Gaussians.
-        support: projected samples [T, N_S, d], zeros where missing.
-        query: the same [T, N_Q, d].
-        support_mask: bool [T, N_S, V].
-        query_mask: bool [T, N_Q, V].
-        rank: of the prior, see `prior_root`.
-        kept: results of earlier calls with this model and rank, which grow here.
+    For `rank` see `prior_root`; `kept` are results of earlier calls with this model and rank, which
+    grow here.
     """
     n_support = support.shape[1]
     mask = torch.cat([support_mask, query_mask], dim=1)
@@ -287,14 +281,10 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> Tensor:
 def predictive_scores(evidence: Evidence, belief: Posterior, support_counts: Tensor) -> Tensor:
     """log N(x_o; m_o, (S + C)_oo) up to a constant per query: [T, N_Q, C].
 
-    Classes with the same support patterns share their precision, so one factorisation serves all
-    (class, query) pairs with the same patterns: with one shot a few thousand of them whatever the
-    number of tasks.
-
-    Args:
-        evidence: of the samples.
-        belief: about class means, from the supports alone.
-        support_counts: patterns of the supports of every class, [T, C, P].
+    The belief is that from the supports alone, whose patterns in every class are `support_counts`
+    [T, C, P]. Classes with the same support patterns share their precision, so one factorisation
+    serves all (class, query) pairs with the same patterns: with one shot a few thousand of them
+    whatever the number of tasks.
     """
     n_tasks, way, rank = belief.shift.shape
     n_query = evidence.query.shape[1]

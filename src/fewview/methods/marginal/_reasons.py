@@ -33,13 +33,6 @@ def explain_queries(
     The score is a function of the set of views used. A view's contribution is the mean of what it
     adds as the first view and what it adds as the last one, and what the views then lack to the
     whole score is shared among them in equal parts: with two views these are Shapley values.
-
-    Args:
-        batch: one scaled task.
-        model: the Gaussians.
-        projection: preprocessing of views.
-        rank: of the prior.
-        calibration: factor of the scores.
     """
     n_views, n_query = batch.n_views, batch.n_query
     mask = batch.query_mask[0]

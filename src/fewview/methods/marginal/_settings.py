@@ -134,7 +134,7 @@ def choose_settings(
         base: base samples, unscaled.
         task: way, shot and missing views that settings are chosen for.
         seed: of folds and tasks.
-        score: runs pretended tasks.
+        score: scores the queries of pretended tasks.
         start: settings to begin with, and to keep where nothing can be tried.
         fixed: names of settings that are not to be changed.
         transductive: whether queries will be used together.

@@ -59,6 +59,65 @@ def aggregation_errors(latent: Tensor, features: Tensor, weights: Tensor, bias: 
     return errors
 
 
+class Evaluator:
+    """Linear nets W [owners, L, D], B [owners, 1, D] from the latent space to the views.
+
+    One owner per task, or one for all. With `train_nets="last"` the weights of the other views stay
+    as they were drawn, without a bias.
+    """
+
+    def __init__(
+        self, seeds: Tensor, view_dims: Sequence[int], options: EvaluatorOptions, like: Tensor
+    ) -> None:
+        self.together = options.share_evaluator == "batch"
+        self.owners = seeds[:1] if self.together else seeds
+        # Losses are means over rows (and tasks): Adam forgets the scale, all but its epsilon.
+        self.crowd = len(seeds) if self.together else 1
+        self.view_dims, self.latent, self.dtype = view_dims, options.latent_dim, like.dtype
+        self.fixed = sum(view_dims[:-1]) if options.train_nets == "last" else 0
+        self.frozen, drawn = self._drawn(0)
+        self.trained = drawn.contiguous()
+        self.level = like.new_zeros(len(self.owners), 1, sum(view_dims) - self.fixed)
+        self.adam = make_adam([self.trained, self.level], options.learning_rate)
+
+    def _drawn(self, step: int) -> tuple[Tensor, Tensor]:
+        """Xavier weights that stay, and those that are trained."""
+        parts = [
+            _draw(self.owners, (self.latent, d), self.latent, self.dtype, f"weights {step} {view}")
+            for view, d in enumerate(self.view_dims)
+        ]
+        weights = torch.cat(parts, -1)
+        return weights[..., : self.fixed], weights[..., self.fixed :]
+
+    def redraw(self, step: int) -> None:
+        """Draw all weights anew; biases and the state of Adam stay."""
+        self.frozen, drawn = self._drawn(step)
+        self.trained.copy_(drawn)
+
+    def nets(self) -> tuple[Tensor, Tensor]:
+        """W and B of all views."""
+        weights = torch.cat([self.frozen, self.trained], -1) if self.fixed else self.trained
+        return weights, torch.nn.functional.pad(self.level, (self.fixed, 0))
+
+    def update(self, latent: Tensor, features: Tensor) -> None:
+        """One step of the trained nets down the aggregation loss."""
+        errors = aggregation_errors(latent, features[..., self.fixed :], self.trained, self.level)
+        slopes = [latent.mT @ errors, errors.sum(1, keepdim=True)]
+        if self.together:
+            slopes = [slope.sum(0, keepdim=True) for slope in slopes]
+        share = 2.0 / (features.shape[1] * self.crowd)
+        take_step(self.adam, [share * slope for slope in slopes])
+
+    def place(self, adam: torch.optim.Adam, z: Tensor, rows: slice, features: Tensor) -> None:
+        """One step of some latent rows; the others of the same Adam have no gradient."""
+        weights, bias = self.nets()
+        share = 2.0 / (features.shape[1] * self.crowd)
+        gradient = torch.zeros_like(z)
+        errors = aggregation_errors(z[:, rows], features, weights, bias)
+        gradient[:, rows] = share * errors @ weights.mT
+        take_step(adam, [gradient])
+
+
 def aggregate_with_adam(
     anchors: Tensor,
     queries: Tensor,
@@ -78,71 +137,41 @@ def aggregate_with_adam(
         trace: called after every iteration with (iteration, loss [tasks], latent anchors,
             latent queries as they would be placed by least squares).
     """
-    n_tasks, n_anchors, width = anchors.shape
-    n_query, latent, rate = queries.shape[1], options.latent_dim, options.learning_rate
-    together = options.share_evaluator == "batch"
-    owners = seeds[:1] if together else seeds
-    crowd = n_tasks if together else 1
+    n_anchors, n_query, rate = anchors.shape[1], queries.shape[1], options.learning_rate
 
-    def start_latents(name: str, rows: int) -> Tensor:
-        bound = xavier(options.start_rows, latent)
-        return _draw(seeds, bound, (rows, latent), anchors.dtype, name)
+    def start(name: str, rows: int) -> tuple[Tensor, torch.optim.Adam]:
+        shape = (rows, options.latent_dim)
+        latent = _draw(seeds, shape, options.start_rows, anchors.dtype, name)
+        return latent, make_adam([latent], rate)
 
-    def start_weights(step: int) -> tuple[Tensor, Tensor]:
-        """Weights of all views side by side, [owners, L, D]: those that stay, those trained."""
-        weights = [
-            _draw(owners, xavier(latent, d), (latent, d), anchors.dtype, f"weights {step} {view}")
-            for view, d in enumerate(view_dims)
-        ]
-        return torch.cat(weights, -1).tensor_split([fixed], dim=-1)  # type: ignore[return-value]
-
-    def move(adam: torch.optim.Adam, z: Tensor, rows: slice, features: Tensor) -> None:
-        """One step of some latent rows; the others of the same Adam have no gradient."""
-        gradient = torch.zeros_like(z)
-        # The loss is a mean over rows (and tasks): Adam forgets the scale, all but its epsilon.
-        share = 2.0 / (features.shape[1] * crowd)
-        errors = aggregation_errors(z[:, rows], features, weights, bias)
-        gradient[:, rows] = share * errors @ weights.mT
-        take_step(adam, [gradient])
-
-    fixed = width - view_dims[-1] if options.train_nets == "last" else 0
-    z = start_latents("latent", n_anchors + n_query if options.shared_adam else n_anchors)
-    adam_z, first = make_adam([z], rate), slice(n_anchors)
-    moving = z[:, first]  # a view: what happens to z happens to it
-    frozen, trained = start_weights(0)
-    trained = trained.contiguous()
-    level = anchors.new_zeros(len(owners), 1, width - fixed)  # bias of the trained nets
-    evaluator = make_adam([trained, level], rate)
-    weights, bias = torch.cat([frozen, trained], -1), anchors.new_zeros(len(owners), 1, width)
+    evaluator = Evaluator(seeds, view_dims, options, anchors)
+    z, adam_z = start("latent", n_anchors + (n_query if options.shared_adam else 0))
+    first, rest = slice(n_anchors), slice(n_anchors, None)
+    latent = z[:, first]  # a view: what happens to z happens to it
     for iteration in range(options.n_iter):
         for step in range(options.n_steps if options.update_evaluator else 0):
             if options.reinit_first and iteration == 0:
-                frozen, drawn = start_weights(step)
-                trained.copy_(drawn)
-            errors = aggregation_errors(moving, anchors[..., fixed:], trained, level)
-            slopes = moving.mT @ errors, errors.sum(1, keepdim=True)
-            if together:
-                slopes = slopes[0].sum(0, keepdim=True), slopes[1].sum(0, keepdim=True)
-            take_step(evaluator, [2.0 / (n_anchors * crowd) * slope for slope in slopes])
-        weights, bias = torch.cat([frozen, trained], -1), torch.nn.functional.pad(level, (fixed, 0))
+                evaluator.redraw(step)
+            evaluator.update(latent, anchors)
         for _ in range(options.n_steps if options.update_anchors else 0):
-            move(adam_z, z, first, anchors)
+            evaluator.place(adam_z, z, first, anchors)
         if trace is not None:
-            loss = aggregation_errors(moving, anchors, weights, bias).square().sum((1, 2))
+            weights, bias = evaluator.nets()
+            loss = aggregation_errors(latent, anchors, weights, bias).square().sum((1, 2))
             placed = (queries - bias) @ torch.linalg.pinv(weights.double()).to(queries.dtype)
-            trace(iteration, loss, moving.clone(), placed)
-    if options.shared_adam:
-        h, adam_h, rest = z, adam_z, slice(n_anchors, None)
-    else:
-        h, rest = start_latents("queries", n_query), slice(None)
-        adam_h = make_adam([h], rate)
+            trace(iteration, loss, latent.clone(), placed)
+    h, adam_h = z, adam_z
+    if not options.shared_adam:
+        h, adam_h = start("queries", n_query)
+        rest = slice(None)
     for _ in range(options.n_iter):
-        move(adam_h, h, rest, queries)
-    return moving, h[:, rest]
+        evaluator.place(adam_h, h, rest, queries)
+    return latent, h[:, rest]
 
 
 def _draw(
-    seeds: Tensor, bound: float, shape: tuple[int, int], dtype: torch.dtype, name: str
+    seeds: Tensor, shape: tuple[int, int], fan_in: int, dtype: torch.dtype, name: str
 ) -> Tensor:
-    """Numbers uniform between -bound and bound, [len(seeds), *shape]."""
+    """Uniform Xavier numbers [len(seeds), *shape]."""
+    bound = xavier(fan_in, shape[1])
     return draw_weights(seeds, bound, shape, dtype, "evaluator", name).detach()
