@@ -99,7 +99,7 @@ class Marginal(Method):
     2023), their class masses pulled towards equal ones as far as `balance` says.
 
     Without base classes the covariances come from unlabelled rows (`fit_base` with samples that
-    have no labels) and the supports; see `marginal/alone.py`.
+    have no labels) and the supports.
 
     Two scores: `"predictive"`, the default, is the exact log-likelihood of the query given the
     supports of a class, the log-likelihood ratio of the model; it knows how unsure a class mean
