@@ -23,7 +23,7 @@ from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewWarning
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._folds import FoldScorer
-from fewview.methods.marginal._model import posterior, predictive_scores
+from fewview.methods.marginal._model import predictive_scores
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._reasons import explain_queries
 from fewview.methods.marginal._rounds import (
@@ -284,11 +284,8 @@ class Marginal(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances, with the settings as far as they are given."""
-        settings = self.resolved(len(base.classes))
-        projection = fit_projection(base, settings.components)
-        moments = MarginalStatistics(projection).update(base).moments()
-        model = restructured(moments, settings, self.structure)
-        return MarginalState(projection, model, settings)
+        projection = fit_projection(base, self.resolved().components)
+        return self.prepare_statistics(MarginalStatistics(projection).update(base), task, seed)
 
     def start_statistics(self, sample: MultiViewData) -> MarginalStatistics:
         """Empty statistics in the principal axes of a sample, for a base set in parts."""
@@ -399,8 +396,7 @@ class Marginal(Method):
         evidence = evidence_of(batch, cast(MarginalState, state), self._rule)
         members = batch.one_hot()
         members = torch.cat([members, torch.zeros_like(members[..., :1])], dim=-1)
-        counts = evidence.counts(members, evidence.support_pattern)
-        scores = predictive_scores(evidence, posterior(evidence, members), counts)
+        scores = predictive_scores(evidence, members)
         return scores[..., :-1] - scores[..., -1:]
 
     def describe_choice(self, state: State) -> str:

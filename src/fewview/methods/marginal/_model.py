@@ -278,17 +278,18 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> Tensor:
     return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2
 
 
-def predictive_scores(evidence: Evidence, belief: Posterior, support_counts: Tensor) -> Tensor:
+def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     """log N(x_o; m_o, (S + C)_oo) up to a constant per query: [T, N_Q, C].
 
-    The belief is that from the supports alone, whose patterns in every class are `support_counts`
-    [T, C, P]. Classes with the same support patterns share their precision, so one factorisation
-    serves all (class, query) pairs with the same patterns: with one shot a few thousand of them
-    whatever the number of tasks.
+    Beliefs about class means come from the supports alone, weights [T, N_S, C]. Classes with the
+    same support patterns share their precision, so one factorisation serves all (class, query)
+    pairs with the same patterns: with one shot a few thousand of them whatever the number of tasks.
     """
+    belief = posterior(evidence, members)
     n_tasks, way, rank = belief.shift.shape
     n_query = evidence.query.shape[1]
-    kinds, kind = torch.unique(support_counts.flatten(0, 1), dim=0, return_inverse=True)
+    counts = evidence.counts(members, evidence.support_pattern)
+    kinds, kind = torch.unique(counts.flatten(0, 1), dim=0, return_inverse=True)
     first = torch.zeros(len(kinds), dtype=torch.int64, device=kind.device)
     first[kind.flip(0)] = torch.arange(len(kind), device=kind.device).flip(0)
     precision = belief.precision.flatten(0, 1)[first]

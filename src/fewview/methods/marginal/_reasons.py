@@ -11,7 +11,6 @@ from fewview.engine._explaining import Explanation
 from fewview.methods.marginal._model import (
     Gaussians,
     gather_evidence,
-    posterior,
     predictive_scores,
     unique_patterns,
 )
@@ -52,9 +51,7 @@ def explain_queries(
         rank,
     )
     members = batch.one_hot()
-    belief = posterior(evidence, members)
-    counts = evidence.counts(members, evidence.support_pattern)
-    scores = predictive_scores(evidence, belief, counts)[0].double() * calibration
+    scores = predictive_scores(evidence, members)[0].double() * calibration
     scores = scores - scores.mean(-1, keepdim=True)
     scores = scores.reshape(1 + 2 * n_views, n_query, batch.way)
     whole, alone, without = scores[0], scores[1 : 1 + n_views], scores[1 + n_views :]

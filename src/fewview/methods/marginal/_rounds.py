@@ -100,13 +100,9 @@ def score_alone(
     """What the samples say, supports' weights, and the scores of every query by itself."""
     evidence = evidence_of(batch, state, rule, kept)
     members = batch.one_hot()
-    belief = posterior(evidence, members)
     if rule.scoring == "predictive":
-        counts = evidence.counts(members, evidence.support_pattern)
-        scores = predictive_scores(evidence, belief, counts)
-    else:
-        scores = variational_scores(evidence, belief)
-    return evidence, members, scores
+        return evidence, members, predictive_scores(evidence, members)
+    return evidence, members, variational_scores(evidence, posterior(evidence, members))
 
 
 def score_together(
