@@ -22,12 +22,11 @@ from fewview.engine._registry import register
 from fewview.engine._trained import TrainedMethod, with_codes
 from fewview.engine._validation import gather_options
 from fewview.episodes._task import TaskSpec
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
 from fewview.numerics._networks import (
     Epoch,
     all_samples,
     descend,
-    detached,
     draw_weights,
     masked_mean_square,
     tell,
@@ -380,8 +379,7 @@ def train(
         for key in {"loss", "contrastive"} & set(means):
             means[key] = means[key] - least
         tell(Epoch("completer", "networks", epoch + 1, epochs, means.pop("loss"), means))
-    trained: Networks = detached(networks)
-    return trained
+    return map_tensors(networks, Tensor.detach)
 
 
 def _mini_batches(seeds: Tensor, n: int, size: int, epoch: int) -> tuple[Tensor, ...]:

@@ -18,12 +18,11 @@ from fewview.engine._contract import State, choose, latent_batch
 from fewview.engine._registry import register
 from fewview.engine._trained import TrainedMethod
 from fewview.engine._validation import gather_options
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.numerics._networks import (
     Epoch,
     all_samples,
     descend,
-    detached,
     draw_weights,
     reduce_views,
     tell,
@@ -122,7 +121,7 @@ class Decoders(State):
 
     def merged(self) -> Decoders:
         """The same map as a single layer, without gradients."""
-        layers: Decoders = detached(self)
+        layers = map_tensors(self, Tensor.detach)
         if not self.second:
             return layers
         tasks, latent = self.first.shape[:2]

@@ -20,12 +20,11 @@ from fewview.engine._contract import State, choose
 from fewview.engine._registry import register
 from fewview.engine._trained import TrainedMethod, with_codes
 from fewview.engine._validation import gather_options
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.numerics._networks import (
     Epoch,
     all_samples,
     descend,
-    detached,
     draw_weights,
     masked_mean_square,
     reduce_views,
@@ -254,8 +253,7 @@ def train(
         descend(adam, loss)
         error = torch.stack(list(errors.values())).sum(0)
         tell(Epoch("icmsc", "subspace", epoch + 1, how.epochs[1], error, errors))
-    trained: Autoencoders = detached(nets)
-    return trained
+    return map_tensors(nets, Tensor.detach)
 
 
 @register("icmsc")

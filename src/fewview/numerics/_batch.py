@@ -6,8 +6,9 @@ a batch a missing view is a row of zeros with `mask` False, never NaN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -17,6 +18,23 @@ from torch import Tensor
 from fewview.episodes._sampler import Episodes
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
+
+Held = TypeVar("Held")
+
+
+def map_tensors(held: Held, change: Callable[[Tensor], Tensor]) -> Held:
+    """The same dataclasses, tuples, lists and dictionaries with every tensor in them changed."""
+    out: Any = held
+    if isinstance(held, Tensor):
+        out = change(held)
+    elif isinstance(held, dict):
+        out = {key: map_tensors(item, change) for key, item in held.items()}
+    elif isinstance(held, (list, tuple)):
+        out = type(held)(map_tensors(item, change) for item in held)
+    elif is_dataclass(held) and not isinstance(held, type):
+        found = {f.name: map_tensors(getattr(held, f.name), change) for f in fields(held)}
+        out = replace(held, **found)
+    return cast(Held, out)
 
 
 @dataclass(frozen=True)
@@ -98,7 +116,7 @@ class EpisodeBatch:
 
     def tasks(self, key: Any) -> EpisodeBatch:
         """Return some of the tasks (a slice or an index)."""
-        return self._map(lambda tensor: tensor[key])
+        return map_tensors(self, lambda tensor: tensor[key])
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> EpisodeBatch:
         """Move to a device and, for features, a float type."""
@@ -108,17 +126,7 @@ class EpisodeBatch:
                 device=device, dtype=dtype if tensor.is_floating_point() else tensor.dtype
             )
 
-        return self._map(move)
-
-    def _map(self, function: Any) -> EpisodeBatch:
-        changes: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Tensor):
-                changes[item.name] = function(value)
-            elif isinstance(value, tuple) and value and isinstance(value[0], Tensor):
-                changes[item.name] = tuple(function(tensor) for tensor in value)
-        return replace(self, **changes)
+        return map_tensors(self, move)
 
 
 @dataclass(frozen=True)

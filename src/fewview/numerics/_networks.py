@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.fft
@@ -108,17 +107,6 @@ def descend(optimiser: torch.optim.Adam, loss: Tensor) -> None:
     """Move the optimiser's tensors, and no others, one step down the loss [tasks]."""
     parameters = [item for group in optimiser.param_groups for item in group["params"]]
     take_step(optimiser, torch.autograd.grad(loss.sum(), parameters, allow_unused=True))
-
-
-def detached(value: Any) -> Any:
-    """The same networks without gradients: tensors in dataclasses and tuples."""
-    if isinstance(value, Tensor):
-        return value.detach()
-    if isinstance(value, tuple):
-        return tuple(map(detached, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: detached(getattr(value, f.name)) for f in fields(value)})
-    return value
 
 
 # ---------------------------------------------------------------------------- samples
