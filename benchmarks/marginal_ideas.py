@@ -41,9 +41,9 @@ from torch import Tensor
 from fewview import create
 from fewview.episodes import Episodes
 from fewview.episodes._pretended import draw_folds
-from fewview.methods.marginal._balance import balanced_softmax
 from fewview.methods.marginal._covariances import Moments
-from fewview.methods.marginal._marginal import Marginal, leading
+from fewview.methods.marginal._folds import leading
+from fewview.methods.marginal._marginal import Marginal
 from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
@@ -54,6 +54,7 @@ from fewview.methods.marginal._model import (
     variational_scores,
 )
 from fewview.methods.marginal._settings import Settings
+from fewview.numerics._sinkhorn import balanced_softmax
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100", "orl", "caltech102"]
 SETS.append("tieredimagenet_tiny")
@@ -196,9 +197,7 @@ def score(
     support, query = (torch.cat(part, dim=-1).double() for part in (batch.support, batch.query))
     evidence = gather_evidence(model, support, query, batch.support_mask, batch.query_mask, 128)
     members = batch.one_hot().double()
-    belief = posterior(evidence, members)
-    counts = evidence.counts(members, evidence.support_pattern)
-    start = predictive_scores(evidence, belief, counts)
+    start = predictive_scores(evidence, members)
     energy, sizes = energies(model, query, batch.query_mask)
     best, fit = rounds(evidence, members, start, energy, sizes, settings, idea)
     generator = torch.Generator().manual_seed(0)
@@ -227,7 +226,7 @@ def job(dataset: str, split: int, eta: float, only: str = "") -> dict[str, Any]:
             if idea.get("scaling", settings.scaling) != scaling:
                 scaling = idea.get("scaling", settings.scaling)
                 widest = replace(settings, components=MOST, scaling=scaling)
-                projected = method._projected(fold, widest)
+                projected = method.fold_scorer().projected(fold, widest)
             row = []
             for episodes in fold.episodes:
                 found = score(settings, episodes, idea, projected).argmax(-1)

@@ -51,9 +51,9 @@ from common import (
 
 from fewview.datasets import get_spec
 from fewview.engine._registry import create
-from fewview.engine._trained import Epoch, watch_training
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.episodes._pretended import draw_folds
+from fewview.numerics._networks import Epoch, watch_training
 from fewview.samples import MultiViewData
 
 METHODS = ("cpm", "cpm-gan", "icmsc", "completer")

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fewview.episodes._task import TaskSpec as TaskSpec
     from fewview.ground._errors import FewviewError as FewviewError
     from fewview.ground._errors import FewviewWarning as FewviewWarning
-    from fewview.methods.alpha_tim import AlphaTIM as AlphaTIM
     from fewview.methods.bavardage import Bavardage as Bavardage
     from fewview.methods.bd_cspn import BDCSPN as BDCSPN
     from fewview.methods.combined import Combined as Combined
@@ -44,13 +43,14 @@ if TYPE_CHECKING:
     from fewview.methods.ptmap import PTMAP as PTMAP
     from fewview.methods.rfs import RFS as RFS
     from fewview.methods.tim import TIM as TIM
+    from fewview.methods.tim import AlphaTIM as AlphaTIM
     from fewview.methods.ugda import UGDA as UGDA
     from fewview.numerics._batch import EpisodeBatch as EpisodeBatch
     from fewview.samples._data import MultiViewData as MultiViewData
     from fewview.samples._masks import MissingRule as MissingRule
 
 _HOMES = {
-    "AlphaTIM": "fewview.methods.alpha_tim",
+    "AlphaTIM": "fewview.methods.tim",
     "BDCSPN": "fewview.methods.bd_cspn",
     "BaseStream": "fewview.engine._streaming",
     "Bavardage": "fewview.methods.bavardage",

@@ -11,12 +11,11 @@ from fewview import FewviewError, create
 from fewview.methods.bavardage import mixture_step, soft_k_means
 from fewview.methods.bd_cspn import rectified_prototypes
 from fewview.methods.match import attention_scores
-from fewview.methods.paddle import description_length, partition
+from fewview.methods.paddle import partition
 from fewview.methods.ptmap import power_transform, transport
 from fewview.methods.rfs import logistic_regression
 from fewview.methods.tim import alternate, logits, objective_slope
 from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
-from fewview.numerics._optimise import minimise_adam, minimise_lbfgs
 from fewview.numerics._sinkhorn import sinkhorn
 
 
@@ -139,32 +138,6 @@ def test_sinkhorn_where_plain_sweeps_are_slow() -> None:
     assert torch.allclose(log_plan.exp().sum(1), columns, atol=1e-7)
 
 
-def test_adam_is_torchs() -> None:
-    x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    y = x.clone().requires_grad_()
-    optimiser = torch.optim.Adam([y], lr=0.05)
-    for _ in range(30):
-        optimiser.zero_grad()
-        (y**4 + y).sum().backward()
-        optimiser.step()
-    found = minimise_adam(lambda z: 4 * z**3 + 1, x, learning_rate=0.05, steps=30)
-    assert torch.allclose(found, y.detach(), atol=1e-12)
-
-
-def test_lbfgs_solves_rosenbrock_whatever_the_batch() -> None:
-    start = torch.tensor([[-1.2, 1.0], [2.0, 2.0], [0.0, 0.0]], dtype=torch.float64)
-
-    def rosenbrock(x: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = x[:, 0], x[:, 1]
-        slope = torch.stack((-400 * a * (b - a * a) - 2 * (1 - a), 200 * (b - a * a)), dim=1)
-        return 100 * (b - a * a) ** 2 + (1 - a) ** 2, slope
-
-    found = minimise_lbfgs(rosenbrock, start, tol=1e-9)
-    assert torch.allclose(found, torch.ones(()).double(), atol=1e-6)
-    alone = minimise_lbfgs(rosenbrock, start[:1], tol=1e-9)
-    assert torch.equal(alone, found[:1])
-
-
 def test_isometric_keeps_inner_products() -> None:
     support, query, _ = tasks(width=100)
     s, q = isometric(support, query)
@@ -268,6 +241,16 @@ def test_ptmap_anchors_weigh_as_their_weights_say() -> None:
 
 
 # ---------------------------------------------------------------------------- PADDLE, BAVARDAGE
+
+
+def description_length(
+    u: Tensor, centres: Tensor, support: Tensor, query: Tensor, members: Tensor, penalty: float
+) -> Tensor:
+    """PADDLE's objective, [tasks]; see `partition`."""
+    fit = 0.5 * (members * squared_distances(support, centres)).sum((1, 2))
+    fit = fit + 0.5 * (u * squared_distances(query, centres)).sum((1, 2))
+    shares = torch.xlogy(u.mean(1), u.mean(1)).sum(1)
+    return fit - penalty * query.shape[1] * shares + torch.xlogy(u, u).sum((1, 2))
 
 
 def test_paddle_objective_goes_down() -> None:

@@ -16,13 +16,14 @@ from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData,
 from fewview.engine._checks import check_method, synthetic_data
 from fewview.engine._streaming import BaseStream
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
-from fewview.methods.marginal._balance import balanced_softmax
 from fewview.methods.marginal._covariances import Moments
 from fewview.methods.marginal._inverse import inverse
 from fewview.methods.marginal._marginal import MarginalState
 from fewview.methods.marginal._model import Gaussians, Kept, gather_evidence
 from fewview.methods.marginal._projection import fit_projection
+from fewview.methods.marginal._unlabelled import gaussians_alone
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._sinkhorn import balanced_softmax
 
 EXACT: dict[str, Any] = {
     "settings": "default", "transductive": False, "dtype": "float64", "rank": None,
@@ -424,6 +425,17 @@ def test_automatic_settings_follow_the_base_set() -> None:
     # Rows of unit length have lost what tells the classes of the first world apart.
     assert not found["sizes"].endswith("unit")
     assert found["directions"].endswith("unit")
+
+
+def test_rows_alone_are_half_within_and_half_between_classes() -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    _, model = gaussians_alone(MultiViewData({"a": rows}), 64)
+    assert torch.allclose(model.within, model.between)
+
+
+def test_views_without_variance_keep_a_place() -> None:
+    flat = MultiViewData({"a": [[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]], "b": [[1.0], [1.0], [1.0]]})
+    assert fit_projection(flat, 64).dims == (1, 1)
 
 
 def test_square_roots_are_taken_where_nothing_is_negative() -> None:

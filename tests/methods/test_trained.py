@@ -18,16 +18,10 @@ from fewview import EpisodeSampler, TaskSpec, create
 from fewview.engine._checks import Case, check_method, synthetic_data
 from fewview.engine._registry import expand, get_entry, names
 from fewview.engine._state import State
-from fewview.engine._trained import (
-    Epoch,
-    draw_weights,
-    masked_mean_square,
-    reduce_views,
-    watch_training,
-)
 from fewview.methods.proto import Proto
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
-from fewview.samples import FewviewError, MissingRule, MultiViewData
+from fewview.numerics._networks import Epoch, watch_training
+from fewview.samples import FewviewError, MultiViewData
 
 TRAINED = ("completer", "cpm", "cpm-gan", "icmsc")
 # Fewer epochs and narrower networks of the same method: checks are about form, not accuracy.
@@ -142,35 +136,6 @@ def test_published_rows_of_cpm() -> None:
     assert create("cpm:preset=paper:script=cub").settings()["query_epochs"] == 300  # type: ignore[attr-defined]
     assert create("cpm:preset=paper:script=orl:latent=7").settings()["latent"] == 7  # type: ignore[attr-defined]
     assert create("cpm:preset=paper").settings()["hidden"] == 150  # type: ignore[attr-defined]
-
-
-# ---------------------------------------------------------------------------- the shared room
-
-
-def test_reduced_views_keep_inner_products() -> None:
-    view = tensor(2, 5, 40)
-    view[:, 3] = 0.0
-    (reduced,) = reduce_views([view], 64)
-    assert reduced.shape == (2, 5, 5)
-    assert torch.allclose(reduced @ reduced.mT, view @ view.mT)
-    (cut,) = reduce_views([view], 2)
-    values = torch.linalg.svdvals(view)
-    error = torch.linalg.matrix_norm(cut @ cut.mT - view @ view.mT)
-    assert torch.allclose(error, values[:, 2:].pow(4).sum(1).sqrt())  # Eckart and Young
-    tall = tensor(2, 30, 4)
-    assert reduce_views([tall], 8)[0] is tall
-    assert reduce_views([view], 0)[0] is view
-    low = reduce_views([tall], 3)[0]
-    error = torch.linalg.matrix_norm(low @ low.mT - tall @ tall.mT)
-    assert torch.allclose(error, torch.linalg.svdvals(tall)[:, 3] ** 2)
-
-
-def test_weights_are_uniform_and_belong_to_their_task() -> None:
-    many = draw_weights(torch.arange(50), 0.3, (40, 5), torch.float64, "layer")
-    one = draw_weights(torch.tensor([7]), 0.3, (40, 5), torch.float64, "layer")
-    assert torch.equal(many[7:8], one)
-    assert abs(float(many.detach().mean())) < 0.01
-    assert float(many.detach().var()) == pytest.approx(0.3**2 / 3, rel=0.05)
 
 
 # ---------------------------------------------------------------------------- CPM
@@ -541,6 +506,15 @@ def test_completer_recovers_a_missing_view() -> None:
     assert float((made - true).square().sum() / spread) > 1.0
 
 
+def test_what_pairs_of_views_count_and_the_least_loss() -> None:
+    assert completer.pair_weights(2, "complete") == [1.0]
+    assert completer.pair_weights(4, "core") == pytest.approx([0.25, 0.025, 0.025, 0.0, 0.0, 0.0])
+    # Two views of two samples with a code each tell all of each other.
+    sure = torch.eye(2)
+    found = completer.contrastive_loss(sure, sure, torch.ones(2), alpha=9.0)
+    assert found.item() == pytest.approx(completer.least_loss(2, 2, "complete"))
+
+
 def contrastive_by_loop(one: Tensor, two: Tensor) -> Tensor:
     joint = sum(torch.outer(a, b) for a, b in zip(one, two, strict=True)) / len(one)
     joint = (joint + joint.T) / 2
@@ -653,19 +627,3 @@ def test_completer_is_prepared_once_or_for_every_missing_rate() -> None:
     assert create("completer:preset=paper").tags.prepare_depends_on == ("missing",)
     assert create("completer:base_missing=task").tags.prepare_depends_on == ("missing",)
     assert create("completer:preset=paper:base_missing=random").tags.prepare_depends_on == ()
-
-
-def test_base_masks_follow_the_task() -> None:
-    from fewview.engine._trained import masked_base
-
-    base, _ = synthetic_data()
-    for rule, eta in ((MissingRule(), 0.3), (MissingRule(kind="class"), 0.2)):
-        task = TaskSpec(way=3, eta=eta, missing=rule)
-        views, mask = masked_base(base, task, 0, torch.device("cpu"), torch.float64)
-        assert float((~mask).double().mean()) == pytest.approx(eta, abs=0.003)
-        assert all(bool((view[~mask[..., index]] == 0).all()) for index, view in enumerate(views))
-        assert bool((views[0][mask[..., 0]] != 0).any())
-
-
-def test_mean_square_over_nothing_is_zero() -> None:
-    assert float(masked_mean_square(torch.ones(3, 2), torch.zeros(3), 2)) == 0.0

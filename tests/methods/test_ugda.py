@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -18,7 +19,6 @@ from fewview.engine._checks import check_method, synthetic_data
 from fewview.methods.ugda import UGDA
 from fewview.methods.ugda._aggregation import (
     aggregate_exactly,
-    aggregation_loss,
     gram_coordinates,
     principal_scores,
 )
@@ -33,18 +33,18 @@ from fewview.methods.ugda._distribution import (
     retrieve_neighbours,
 )
 from fewview.methods.ugda._evaluator import EvaluatorOptions, aggregate_with_adam
+from fewview.methods.ugda._groups import statistics_alone
 from fewview.methods.ugda._rectification import (
     TERMS,
     Objective,
     centres_of,
-    class_centres,
-    classify,
     fit_classifier,
-    rectify_anchors,
     rectify_fast,
     rectify_with_adam,
+    relation_logits,
 )
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._distances import class_means
 from fewview.numerics._moments import ClassStatistics
 from fewview.samples import SCALINGS
 
@@ -139,9 +139,18 @@ def test_variance_of_views() -> None:
 BASE = known([[0.0], [1.0], [2.0], [10.0]], [[0.0, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]])
 
 
+def weights_of(near: Neighbours, dtype: torch.dtype) -> Tensor:
+    """What every base class counts for every sample, [tasks, N, C]."""
+    n_classes = len(near.available)
+    out = torch.zeros(*near.classes.shape[:2], n_classes + 1, dtype=dtype)
+    out = out.scatter_(-1, near.classes, near.weights(dtype))[..., :n_classes]
+    share = near.available.to(dtype) / near.available.sum().clamp(min=1)
+    return torch.where(near.everyone[..., None], share, out)
+
+
 def neighbours(views: tuple[Tensor, ...], mask: Any, base: BaseStatistics, k: int) -> list[Any]:
     chosen = retrieve_neighbours(views, torch.tensor([mask]), base, k)
-    return [row.nonzero().flatten().tolist() for row in chosen.dense(torch.float64)[0]]
+    return [row.nonzero().flatten().tolist() for row in weights_of(chosen, torch.float64)[0]]
 
 
 def spoken_for(weights: Tensor) -> Neighbours:
@@ -149,7 +158,7 @@ def spoken_for(weights: Tensor) -> Neighbours:
     n_classes = weights.shape[-1]
     places = torch.where(weights > 0, torch.arange(n_classes), n_classes)
     out = Neighbours.of(places, torch.ones(n_classes, dtype=torch.bool))
-    assert torch.allclose(out.dense(weights.dtype), weights)
+    assert torch.allclose(weights_of(out, weights.dtype), weights)
     return out
 
 
@@ -161,6 +170,20 @@ def test_neighbours_by_hand() -> None:
     assert neighbours(x, [[True, False]], BASE, 2) == [[1, 2]]
     same = (one([9.0]), one([7.0, 7.0]))
     assert neighbours(same, [[True, True]], BASE, 1) == [[3]]  # a union counts a class once
+
+
+def test_neighbours_are_in_order_and_counted_once() -> None:
+    near = Neighbours.of(torch.tensor([[[2, 0, 2]]]), torch.ones(3, dtype=torch.bool))
+    assert near.classes.tolist() == [[[0, 2, 3]]]
+    assert near.weights(torch.float64).tolist() == [[[0.5, 0.5, 0.0]]]
+    assert weights_of(near, torch.float64).tolist() == [[[0.5, 0.0, 0.5]]]
+
+
+def test_groups_of_rows_without_labels_play_base_classes() -> None:
+    rng = np.random.default_rng(0)
+    blocks = rng.normal(size=(200, 3)) + 9 * np.repeat(np.eye(2, 3), 100, axis=0)
+    assert statistics_alone(MultiViewData(blocks), 0).n_classes == 10
+    assert statistics_alone(MultiViewData(blocks[:9]), 0).available.tolist() == [[False]]
 
 
 def test_mean_and_covariance_by_hand() -> None:
@@ -181,7 +204,7 @@ def test_mean_and_covariance_by_hand() -> None:
     assert code.means[1][0, 0].tolist() == pytest.approx([(7 + 8) / 2, (7 + 4) / 2])
     # Eq. 9: the mean of the neighbours' covariances, through the weights.
     for out in (found, code):
-        weights = [near.dense(torch.float64) for near in out.neighbours]
+        weights = [weights_of(near, torch.float64) for near in out.neighbours]
         assert weights[0][0, 0].tolist() == [0.0, 0.5, 0.0, 0.5]
         assert (weights[0][0, 0] @ covariances[0][:, 0, 0]).item() == pytest.approx((2 + 8) / 2)
         pooled = torch.einsum("c,cij->ij", weights[1][0, 0], covariances[1])
@@ -191,7 +214,7 @@ def test_mean_and_covariance_by_hand() -> None:
         out = estimate_distribution(x, first, base, 1, rule)
         assert out.means[0][0, 0].tolist() == pytest.approx([1.2])
         assert out.means[1][0, 0].tolist() == pytest.approx([8.0, 0.0])
-        assert out.neighbours[1].dense(torch.float64)[0, 0].tolist() == [0.0, 1.0, 0.0, 0.0]
+        assert weights_of(out.neighbours[1], torch.float64)[0, 0].tolist() == [0.0, 1.0, 0.0, 0.0]
     filled = interpolate(x, first, estimate_distribution(x, first, base, 1))
     assert filled[0][0, 0].tolist() == [1.4]
     assert filled[1][0, 0].tolist() == pytest.approx([8.0, 0.0])
@@ -212,7 +235,7 @@ def test_base_classes_that_lack_a_view_are_skipped_for_it() -> None:
     out = estimate_distribution(near, torch.ones(1, 1, 2, dtype=torch.bool), base, 1)
     assert out.means[0][0, 0].tolist() == pytest.approx([(9.0 + 10.0 + 0.0) / 3])
     assert out.means[1][0, 0].tolist() == pytest.approx([0.5, 0.5])
-    assert out.neighbours[1].dense(torch.float64)[0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert weights_of(out.neighbours[1], torch.float64)[0, 0].tolist() == [1.0, 0.0, 0.0, 0.0]
     # Where all neighbours lack a missing view, every class that has it is asked.
     out = estimate_distribution(near, torch.tensor([[[True, False]]]), base, 1)
     assert out.means[1][0, 0].tolist() == pytest.approx([8 / 3, 8 / 3])
@@ -224,7 +247,7 @@ def test_a_view_without_base_leaves_the_sample_alone() -> None:
     mask = torch.tensor([[[True, True], [False, True]]])
     out = estimate_distribution(x, mask, base, 1)
     assert out.means[1].tolist() == x[1].tolist()
-    assert out.neighbours[1].dense(torch.float64).abs().sum() == 0
+    assert weights_of(out.neighbours[1], torch.float64).abs().sum() == 0
     # The second sample has nothing that the base set knows: all classes speak for its view.
     assert out.means[0][0, 1].tolist() == pytest.approx([13 / 4])
 
@@ -263,7 +286,7 @@ def test_distribution_is_a_loop_over_the_equations(rule: str, k: int) -> None:
                 assert torch.allclose(found.means[v][t, n], wanted)
                 weights = torch.zeros(n_classes).double()
                 weights[list(union)] = 1 / len(union)
-                assert torch.allclose(found.neighbours[v].dense(torch.float64)[t, n], weights)
+                assert torch.allclose(weights_of(found.neighbours[v], torch.float64)[t, n], weights)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -389,6 +412,14 @@ def test_symmetric_root_of_any_rank() -> None:
 
 
 # ---------------------------------------------------------------------------- Eqs. 12 and 13
+
+
+def aggregation_loss(anchors: Tensor, latent: Tensor) -> Tensor:
+    """Smallest aggregation loss that these latent anchors allow, [tasks], by least squares."""
+    a = anchors - anchors.mean(1, keepdim=True)
+    z = latent - latent.mean(1, keepdim=True)
+    fit = z @ torch.linalg.lstsq(z, a, driver="gelsd").solution
+    return ((a - fit) ** 2).sum((1, 2))
 
 
 def eckart_young(anchors: Tensor, latent_dim: int) -> Tensor:
@@ -602,7 +633,7 @@ def test_objective_is_the_equations_and_its_gradient_autograds(
     terms: tuple[str, ...], scale: float
 ) -> None:
     anchors, labels, members, queries = latent_task()
-    centres = (class_centres(anchors, members) + 0.3 * randn(3, 3, 4, seed=9)).requires_grad_()
+    centres = (class_means(anchors, members) + 0.3 * randn(3, 3, 4, seed=9)).requires_grad_()
     objective = Objective(anchors, members, queries, terms, scale)
     with torch.no_grad():
         value, gradient = objective(centres)
@@ -627,7 +658,7 @@ def test_objective_at_its_extremes() -> None:
     """Probabilities that underflow give no NaN (the released code has no guard for them)."""
     anchors, _, members, queries = latent_task()
     objective = Objective(anchors, members, queries, TERMS, 0.5)
-    far = class_centres(anchors, members)
+    far = class_means(anchors, members)
     far[:, 2] += 1e6
     value, gradient = objective(far)
     assert bool(torch.isfinite(value).all())
@@ -638,7 +669,7 @@ def test_objective_at_its_extremes() -> None:
 def test_class_centres_by_hand() -> None:
     anchors = one([0.0, 0.0], [2.0, 4.0], [5.0, 5.0])
     members = one([1.0, 0.0], [1.0, 0.0], [0.0, 1.0])
-    assert class_centres(anchors, members).tolist() == [[[1.0, 2.0], [5.0, 5.0]]]
+    assert class_means(anchors, members).tolist() == [[[1.0, 2.0], [5.0, 5.0]]]
 
 
 @pytest.mark.parametrize("terms", [TERMS, ("cross_entropy",), ("entropy",)])
@@ -655,7 +686,7 @@ def test_rectify_fast_never_ends_above_its_start(
     if width == 40:
         anchors, queries = 0.1 * anchors, 0.1 * queries
     objective = Objective(anchors, members, queries, terms, 0.5)
-    start = class_centres(anchors, members)
+    start = class_means(anchors, members)
     found = rectify_fast(objective, start, tolerance=1e-4, max_iter=30)
     assert found.dtype == dtype
     before, after = objective(start)[0], objective(found)[0]
@@ -684,7 +715,7 @@ def test_rectify_fast_is_logistic_regression_without_entropy() -> None:
     """Overlapping classes: the cross-entropy has a minimum, scikit-learn's without a penalty."""
     anchors, labels, members, queries = latent_task(per_class=40)
     objective = Objective(anchors, members, queries, ("cross_entropy",), 0.5)
-    start = class_centres(anchors, members)
+    start = class_means(anchors, members)
     found = rectify_fast(objective, start, tolerance=0.0, max_iter=300)
     value, gradient = objective(found)
     assert gradient.abs().max() < 0.05 * objective(start)[1].abs().max()
@@ -694,14 +725,14 @@ def test_rectify_fast_is_logistic_regression_without_entropy() -> None:
         proba = other.predict_proba(anchors[t].numpy())
         best = -np.log(proba[np.arange(len(proba)), labels[t].numpy()]).mean()
         assert best - 1e-9 <= value[t].item() <= best + 1e-3
-        mine = torch.softmax(classify(queries[t : t + 1], found[t : t + 1], 0.5), dim=-1)[0]
+        mine = torch.softmax(relation_logits(queries[t : t + 1], found[t : t + 1], 0.5), dim=-1)[0]
         assert np.allclose(mine.numpy(), other.predict_proba(queries[t].numpy()), atol=0.05)
 
 
 def test_fast_and_adam_lower_the_same_objective() -> None:
     anchors, _, members, queries = latent_task(per_class=40)
     objective = Objective(anchors, members, queries, TERMS, 0.5)
-    start = class_centres(anchors, members)
+    start = class_means(anchors, members)
     fast = objective(rectify_fast(objective, start, 0.0, 200))[0]
     adam = objective(rectify_with_adam(objective, start, 2000, 1e-2))[0]
     assert torch.allclose(fast, adam, atol=5e-3)
@@ -730,20 +761,26 @@ def test_classifier_and_its_centres_agree() -> None:
     for width in (1, 4, 40):
         anchors, _, members, queries = latent_task(way=4, width=width)
         objective = Objective(anchors, members, queries, TERMS, 0.5)
-        start = class_centres(anchors, members)
+        start = class_means(anchors, members)
         fit = fit_classifier(objective, start, 0.05, 30)
         centres = rectify_fast(objective, start, 0.05, 30)
         found = torch.log_softmax(fit(queries), dim=-1)
-        wanted = torch.log_softmax(classify(queries, centres, 0.5), dim=-1)
+        wanted = torch.log_softmax(relation_logits(queries, centres, 0.5), dim=-1)
         assert torch.allclose(found, wanted, atol=1e-6)
 
 
 # ---------------------------------------------------------------------------- Eqs. 22 to 26
 
 
+def rectify_anchors(anchors: Tensor, labels: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """Shift every anchor by the offset of its class, Eqs. 22 and 23."""
+    index = labels[..., None].expand(-1, -1, anchors.shape[-1])
+    return anchors + (after - before).gather(1, index)
+
+
 def test_rectified_anchors_average_to_the_rectified_centres() -> None:
     anchors, labels, members, queries = latent_task()
-    before = class_centres(anchors, members)
+    before = class_means(anchors, members)
     objective = Objective(anchors, members, queries, TERMS, 0.5)
     after = rectify_fast(objective, before, 0.05, 30)
     moved = rectify_anchors(anchors, labels, before, after)
@@ -751,7 +788,7 @@ def test_rectified_anchors_average_to_the_rectified_centres() -> None:
     for m in (0, 9, 23):
         c = int(labels[0, m])
         assert torch.allclose(moved[0, m], anchors[0, m] + (after[0, c] - before[0, c]))
-    assert torch.allclose(class_centres(moved, members), after)  # Eq. 24
+    assert torch.allclose(class_means(moved, members), after)  # Eq. 24
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0])
@@ -759,7 +796,7 @@ def test_classifier_is_softmax_of_distances(scale: float) -> None:
     _, _, _, queries = latent_task()
     centres = randn(3, 3, 4, seed=8)
     distance = ((queries[:, :, None] - centres[:, None]) ** 2).sum(-1)
-    found = classify(queries, centres, scale)
+    found = relation_logits(queries, centres, scale)
     gap = found + scale * distance
     assert torch.allclose(gap, gap[..., :1].expand_as(gap))  # a constant per query
     assert torch.allclose(torch.softmax(found, -1), torch.softmax(-scale * distance, -1))
@@ -772,7 +809,7 @@ def test_scores_are_distances_to_the_rectified_centres(text: str) -> None:
     trace = method.trace(batch, prepared.state)
     members = torch.nn.functional.one_hot(trace.labels, 3).double()
     moved = rectify_anchors(trace.final_anchors, trace.labels, trace.centres, trace.rectified)
-    weights = class_centres(moved, members)
+    weights = class_means(moved, members)
     distance = ((trace.final_queries[:, :, None] - weights[:, None]) ** 2).sum(-1)
     wanted = torch.softmax(-0.5 * distance, dim=-1)
     found = torch.softmax(method.score_batch(batch, prepared), dim=-1)
@@ -788,9 +825,9 @@ def test_no_terms_leave_the_centres() -> None:
     trace = method.trace(batch, prepared.state)
     assert torch.equal(trace.centres, trace.rectified)
     members = torch.nn.functional.one_hot(trace.labels, 3).double()
-    assert torch.equal(trace.centres, class_centres(trace.final_anchors, members))
+    assert torch.equal(trace.centres, class_means(trace.final_anchors, members))
     found = method.score_batch(batch, prepared)
-    assert torch.allclose(found, classify(trace.final_queries, trace.centres, 0.5))
+    assert torch.allclose(found, relation_logits(trace.final_queries, trace.centres, 0.5))
 
 
 @pytest.mark.parametrize("rectifier", ["fast", "adam"])
@@ -827,7 +864,7 @@ def test_no_anchors_no_neighbours_no_terms_is_the_nearest_class_mean() -> None:
         padded = proto.padded(batch, prepared)
         support, query = padded.concatenated()
         members = batch.one_hot()
-        means = class_centres(support, members)
+        means = class_means(support, members)
         distance = ((query[:, :, None] - means[:, None]) ** 2).sum(-1)
         assert torch.allclose(found, torch.softmax(-0.5 * distance, dim=-1))
         same = method.score_batch(batch, prepared).argmax(-1)
@@ -908,7 +945,7 @@ def test_trace(solver: str) -> None:
     else:
         assert not torch.equal(trace.anchors[11], trace.final_anchors)
     # Tracing looks, and changes nothing.
-    wanted = classify(trace.final_queries, trace.rectified, 0.5)
+    wanted = relation_logits(trace.final_queries, trace.rectified, 0.5)
     assert torch.equal(method.score_batch(batch, prepared), wanted)
 
 
@@ -1057,6 +1094,18 @@ def test_command_line() -> None:
     assert create("ugda:latent_dim=64:ridge=0").get_params()["latent_dim"] == 64
     assert create("ugda:solver=adam:reinit_first=true").get_params()["reinit_first"] is True
     assert create("ugda:rectifier=adam:mean_rule=code").get_params()["mean_rule"] == "code"
+
+
+def test_parameters_keep_their_names_through_every_door() -> None:
+    """One flat list: a word for the solver leaves its other options as they are."""
+    typed = create("ugda:solver=adam:n_iter=3:rectify_steps=20")
+    made = UGDA(solver="adam", n_iter=3, rectify_steps=20)
+    assert typed.key() == made.key() == clone(made).key()
+    assert made.set_params(solver="reference").get_params()["n_iter"] == 3
+    assert "n_iter=3" in UGDA(n_iter=3).key()  # also where the solver makes no use of it
+    within = create("ptmap+ugda:ugda__n_anchors=10:ugda__solver=adam:ugda__n_iter=3")
+    source = within.get_params()["source"]
+    assert (source.n_anchors, source.solver, source.n_iter) == (10, "adam", 3)
 
 
 def test_key_has_the_resolved_settings() -> None:

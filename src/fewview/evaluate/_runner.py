@@ -9,11 +9,11 @@ import os
 from contextlib import closing
 from dataclasses import dataclass
 
-from fewview.engine._trained import watch_training
 from fewview.evaluate._executors import Executor, HereExecutor, ProcessExecutor
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._progress import Progress
 from fewview.ground._errors import FewviewError
+from fewview.numerics._networks import watch_training
 from fewview.results._cells import Cell, Result
 from fewview.results._store import MEMORY, NO_STORE, Store
 

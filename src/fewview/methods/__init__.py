@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Name of a method -> file or folder that it is in.
 CATALOGUE = {
-    "alpha-tim": "alpha_tim",
+    "alpha-tim": "tim",
     "bavardage": "bavardage",
     "bd-cspn": "bd_cspn",
     "completer": "completer",

@@ -71,7 +71,7 @@ def mixture_step(
     log r_nk = E log pi_k - precision / 2 |x_n - m_k|^2 - d / (2 b_k) + const.
 
     Args:
-        samples: supports, then queries, [tasks, n, width].
+        samples: x, supports and then queries, [tasks, n, width].
         members: [tasks, n_support, way].
         r: responsibilities of the queries, [tasks, n_query, way].
         precision: of the noise around a class mean (T_vb).
@@ -185,14 +185,9 @@ class Bavardage(Method):
         precision = len(state.mean) if self.precision is None else self.precision
         for _ in range(self.n_iter):
             log_r = mixture_step(
-                samples,
-                members,
-                r,
-                precision=precision,
-                strength=self.strength,
-                concentration=self.concentration,
-                subspace=self.subspace,
-            )
+                samples, members, r, precision=precision, strength=self.strength,
+                concentration=self.concentration, subspace=self.subspace,
+            )  # fmt: skip
             r = log_r.exp()
         return log_r
 

@@ -9,17 +9,17 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS
 from fewview.engine._method import Method
+from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
-from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, unit_rows
+from fewview.numerics._distances import class_means, overall_mean, unit_rows
 
 
 def rectified_prototypes(
     support: Tensor, query: Tensor, members: Tensor, sharpness: float, n_pseudo: int = 0
 ) -> Tensor:
-    """Class means over supports and pseudo-labelled queries, weighted by similarity.
+    """Class means p' over supports and pseudo-labelled queries, weighted: [tasks, way, width].
 
     p_c is the mean of the supports of c; a query belongs to the class of the largest cosine to
     p_c; p'_c = sum_i w_i z_i over the members of c with w_i ~ exp(sharpness * cos(z_i, p_c)).
@@ -30,9 +30,6 @@ def rectified_prototypes(
         members: [tasks, n_support, way].
         sharpness: the factor e.
         n_pseudo: keep only so many queries of the largest cosine in every class; 0 keeps all.
-
-    Returns:
-        p', [tasks, way, width].
     """
     prototypes = unit_rows(class_means(support, members)).transpose(1, 2)  # [T, D, K]
     cosine = unit_rows(query) @ prototypes  # [T, N_Q, K]
@@ -55,8 +52,8 @@ class BDCSPN(Method):
     Queries are shifted by mean(supports) - mean(queries) (cross-class bias), pseudo-labelled by
     cosine to the class means, and join them with weights exp(sharpness * cos) (intra-class bias).
     Neither an official implementation nor the full text could be had: which queries join, the
-    sharpness and the cosine decision follow public re-implementations (methods.md 6). A single
-    query is neither shifted nor joined.
+    sharpness and the cosine decision follow public re-implementations. A single query is neither
+    shifted nor joined.
 
     Args:
         sharpness: factor of the cosine in the weights and in the scores (10; easyfsl has 1).
@@ -84,8 +81,7 @@ class BDCSPN(Method):
     def validate(self) -> None:
         """Check the number of pseudo-labels."""
         super().validate()
-        if self.n_pseudo < 0:
-            raise FewviewError(f"n_pseudo is {self.n_pseudo}; it must be 0 (all) or positive")
+        check_numbers(self, whole={"n_pseudo": 0})
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Cosine to the rectified prototypes, times the sharpness."""
@@ -94,9 +90,7 @@ class BDCSPN(Method):
         if batch.n_query == 1:
             prototypes = class_means(support, members)
         else:
-            weights = members.sum(-1, keepdim=True)
-            middle = (weights * support).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
-            query = query + middle - query.mean(1, keepdim=True)
+            query = query + overall_mean(support, members) - query.mean(1, keepdim=True)
             prototypes = rectified_prototypes(
                 support, query, members, self.sharpness, self.n_pseudo
             )

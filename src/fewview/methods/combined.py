@@ -1,8 +1,8 @@
 """Combinations: one method's space, another method's decision.
 
 `Combined(UGDA(), head=PTMAP())` runs the first phase of UGDA and gives its latent anchors and
-queries to PT-MAP in place of supports and queries (methods.md 11 and 12; no code was released for
-the combinations of the paper).
+queries to PT-MAP in place of supports and queries, as the rows PTMAP+UGDA and RFS+UGDA of the
+paper's tables (no code was released for them).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from fewview.engine._method import Method
+from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
@@ -84,8 +85,7 @@ class Combined(Method):
                 f"{type(self.source).__name__} cannot be the source of a combination: its space "
                 "does not fill missing views"
             )
-        if self.anchor_weight is not None and not self.anchor_weight > 0:
-            raise FewviewError(f"anchor_weight is {self.anchor_weight}; it must be positive")
+        check_numbers(self, positive=("anchor_weight",))
 
     def spell_parameter(self, name: str) -> str:
         """`ugda__n_anchors` is `source__n_anchors`, `ptmap__step` is `head__step`."""

@@ -17,23 +17,21 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import latent_batch
-from fewview.engine._parameters import choose
+from fewview.engine._parameters import choose, gather_options
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
-from fewview.engine._trained import (
+from fewview.engine._trained import TrainedMethod, with_codes
+from fewview.episodes._task import TaskSpec
+from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
+from fewview.numerics._networks import (
     Epoch,
-    TrainedMethod,
     all_samples,
     descend,
     draw_weights,
-    make_adam,
-    masked_base,
     masked_mean_square,
     tell,
 )
-from fewview.episodes._task import TaskSpec
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._optimise import make_adam
 from fewview.numerics._tensor_draws import raw, streams, uniform
 from fewview.samples._data import MultiViewData
 
@@ -73,11 +71,8 @@ class Layer(State):
     def __call__(self, x: Tensor, counted: Tensor | None, relu: bool = True) -> Tensor:
         """Apply the layer to x [tasks, G, n, in].
 
-        Args:
-            x: input.
-            counted: float [tasks, G, n], samples that the statistics of normalisation are taken
-                over, which also moves the running ones; None uses the running ones.
-            relu: whether a normalised layer ends with a ReLU.
+        Statistics of normalisation are taken over the samples in `counted` [tasks, G, n], which
+        also moves the running ones; None uses the running ones. Only a normalised layer has a ReLU.
         """
         out = x @ self.weights
         if self.scale is None or self.mean is None or self.variance is None:
@@ -102,12 +97,6 @@ class Layer(State):
         out = torch.addcmul(self.bias - mean * factor, out, factor)
         return torch.relu(out) if relu else out
 
-    def detached(self) -> Layer:
-        """The layer without gradients."""
-        items = (self.scale, self.mean, self.variance)
-        rest = (None if item is None else item.detach() for item in items)
-        return Layer(self.weights.detach(), self.bias.detach(), *rest)
-
 
 def start_layers(
     seeds: Tensor,
@@ -119,21 +108,9 @@ def start_layers(
 ) -> tuple[Layer, ...]:
     """Layers of G networks, with weights (and biases of plain ones) within 1 / sqrt(inputs).
 
-    Args:
-        seeds: int64 [tasks].
-        sizes: per network its widths, input first; inputs and outputs narrower than the widest
-            one have weights of zero there.
-        names: per network what it is for.
-        what: kind of network.
-        plain_end: whether the last layer has no normalisation.
-        dtype: float type.
-
-    Example:
-        >>> layers = start_layers(
-        ...     torch.arange(2), [(3, 4, 2), (5, 4, 2)], ["a", "b"], "encoder", True, torch.float32
-        ... )
-        >>> [tuple(layer.weights.shape) for layer in layers]
-        [(2, 2, 5, 4), (2, 2, 4, 2)]
+    Every network has its widths in `sizes`, input first, and its name; inputs and outputs narrower
+    than the widest one have weights of zero there. With `plain_end` the last layer has no
+    normalisation.
     """
     layers = []
     for place in range(len(sizes[0]) - 1):
@@ -165,11 +142,8 @@ def start_layers(
 class Networks(State):
     """All networks of COMPLETER, for some tasks or one for all.
 
-    Attributes:
-        encoders: layers of V networks.
-        decoders: layers of V networks.
-        predictors: layers of V (V - 1) networks, in the order of `ordered_pairs`.
-        relu_output: whether decoders end with a ReLU: views are not negative.
+    Layers of V encoders and decoders, which end with a ReLU if `relu_output`, and of V (V - 1)
+    predictors in the order of `ordered_pairs`.
     """
 
     encoders: tuple[Layer, ...]
@@ -203,31 +177,15 @@ class Networks(State):
 
 
 def ordered_pairs(n_views: int) -> list[tuple[int, int]]:
-    """All ordered pairs of different views.
-
-    Example:
-        >>> ordered_pairs(2)
-        [(0, 1), (1, 0)]
-    """
+    """All ordered pairs of different views."""
     return list(permutations(range(n_views), 2))
 
 
 def contrastive_loss(one: Tensor, two: Tensor, counted: Tensor, alpha: float = ALPHA) -> Tensor:
     """Minus the mutual information of the codes of two views, entropies counted alpha more times.
 
-    Args:
-        one: distributions [..., n, code].
-        two: distributions [..., n, code].
-        counted: float [..., n], samples that have both views.
-        alpha: extra weight of the entropies of the codes.
-
-    Returns:
-        [...], zero where no sample counts.
-
-    Example:
-        >>> sure = torch.eye(2)  # two samples, a code each: information log 2, entropies log 2
-        >>> round(contrastive_loss(sure, sure, torch.ones(2), alpha=0.0).item(), 4)
-        -0.6931
+    Codes are distributions [..., n, code], `counted` [..., n] the samples that have both views; the
+    answer [...] is zero where there are none.
     """
     joint = (one * counted[..., None]).mT @ two
     joint = joint / counted.sum(-1).clamp(min=1)[..., None, None]
@@ -244,10 +202,6 @@ def pair_weights(n_views: int, graph: str) -> list[float]:
 
     Two views have weight one; the generalisation to more divides by their number, and counts the
     first pair ten times as much as the others.
-
-    Example:
-        >>> pair_weights(2, "complete"), [round(weight, 2) for weight in pair_weights(4, "core")]
-        ([1.0], [0.25, 0.03, 0.03, 0.0, 0.0, 0.0])
     """
     share = 1.0 if n_views <= 2 else 1.0 / n_views
     return [
@@ -257,12 +211,7 @@ def pair_weights(n_views: int, graph: str) -> list[float]:
 
 
 def least_loss(n_views: int, code: int, graph: str, alpha: float = ALPHA) -> float:
-    """Return what no loss can be below: all codes used alike and views that tell all of each other.
-
-    Example:
-        >>> round(least_loss(2, 64, "complete"), 2)  # -19 log 64
-        -79.02
-    """
+    """What no loss can be below: all codes used alike and views that tell all of each other."""
     return -(1 + 2 * alpha) * math.log(code) * sum(pair_weights(n_views, graph))
 
 
@@ -275,7 +224,10 @@ def completer_loss(
     graph: str = "complete",
     alpha: float = ALPHA,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss of a mini-batch; every term uses the samples that have the views it needs.
+    """Loss of a mini-batch and its terms, [tasks] each, over samples that have the views needed.
+
+    Terms are the error of reconstruction, the contrastive loss, and, if `predict`, that of
+    prediction.
 
     Args:
         networks: to be trained.
@@ -285,10 +237,6 @@ def completer_loss(
         predict: whether the loss of prediction counts already.
         graph: one of `GRAPHS`.
         alpha: extra weight of the entropies of the codes.
-
-    Returns:
-        The loss [tasks], and the terms that it is the sum of, [tasks] each: the error of
-        reconstruction, the contrastive loss, and, where it counts, the error of prediction.
     """
     n_views = x.shape[1]
     codes = networks.encode(x, observed)
@@ -324,35 +272,26 @@ def complete(networks: Networks, x: Tensor, observed: Tensor, graph: str = "comp
 
     A missing view's code is the mean of the predictions from all views that are there; with the
     graph `"core"`, views other than the first are predicted from the first, itself predicted if
-    it is missing.
-
-    Args:
-        networks: trained.
-        x: [tasks, V, n, width].
-        observed: float [tasks, V, n].
-        graph: one of `GRAPHS`.
+    it is missing. Views are [tasks, V, n, width], `observed` [tasks, V, n].
     """
     codes = networks.encode(x, None)
-    n_views = x.shape[1]
-    if n_views > 1 and not bool(observed.all()):
-        if graph == "complete":
-            codes = _filled(codes, observed, networks.predict(codes, None), observed)
-        else:
+    if x.shape[1] > 1 and not bool(observed.all()):
+        made = _filled(networks, codes, observed, observed)
+        if graph == "core":
             core = torch.zeros_like(observed)
             core[:, 0] = 1.0
-            known = torch.maximum(observed, core)
-            made = _filled(codes, observed, networks.predict(codes, None), observed)
             codes = torch.cat([made[:, :1], codes[:, 1:]], 1)
-            codes = _filled(codes, known, networks.predict(codes, None), core)
+            made = _filled(networks, codes, torch.maximum(observed, core), core)
+        codes = made
     return codes.transpose(1, 2).flatten(2)
 
 
-def _filled(codes: Tensor, known: Tensor, predicted: Tensor, sources: Tensor) -> Tensor:
+def _filled(networks: Networks, codes: Tensor, known: Tensor, sources: Tensor) -> Tensor:
     """Put the mean prediction from `sources` in place of the codes that are not `known`."""
-    n_views = codes.shape[1]
+    predicted = networks.predict(codes, None)
     out = []
-    pairs = ordered_pairs(n_views)
-    for view in range(n_views):
+    pairs = ordered_pairs(codes.shape[1])
+    for view in range(codes.shape[1]):
         places = [index for index, pair in enumerate(pairs) if pair[1] == view]
         weight = sources[:, [pairs[index][0] for index in places], :, None]
         mean = (predicted[:, places] * weight).sum(1) / weight.sum(1).clamp(min=1)
@@ -410,17 +349,8 @@ def train(
 ) -> Networks:
     """Train the networks of every task.
 
-    Args:
-        x: [tasks, V, n, width], zeros beyond the width of a view.
-        observed: float [tasks, V, n].
-        widths: of the views.
-        names: of the views.
-        seeds: int64 [tasks].
-        how: sizes, epochs, rate.
-        redraw: whether views go missing anew in every mini-batch, at rates drawn at random.
-
-    Returns:
-        Trained networks, without gradients.
+    Views are [tasks, V, n, width], zeros beyond `widths`, and `observed` [tasks, V, n]. With
+    `redraw`, further views go missing anew in every mini-batch, at rates drawn at random.
     """
     networks = start_networks(seeds, widths, names, how, x.dtype)
     parameters = [item for layer in networks.layers for item in layer.parameters]
@@ -449,12 +379,7 @@ def train(
         for key in {"loss", "contrastive"} & set(means):
             means[key] = means[key] - least
         tell(Epoch("completer", "networks", epoch + 1, epochs, means.pop("loss"), means))
-    return Networks(
-        tuple(layer.detached() for layer in networks.encoders),
-        tuple(layer.detached() for layer in networks.decoders),
-        tuple(layer.detached() for layer in networks.predictors),
-        how.relu_output,
-    )
+    return map_tensors(networks, Tensor.detach)
 
 
 def _mini_batches(seeds: Tensor, n: int, size: int, epoch: int) -> tuple[Tensor, ...]:
@@ -470,16 +395,8 @@ def redrawn(observed: Tensor, states: Tensor) -> Tensor:
     """Let further views go missing, at a random rate for every sample, which keeps at least one.
 
     One rate for the whole mini-batch would now and then leave next to no pair of views, and few
-    pairs have even codes only if every sample has: the entropies would undo what codes tell.
-
-    Args:
-        observed: float [tasks, V, n].
-        states: int64 [tasks], streams of random numbers.
-
-    Example:
-        >>> mask = redrawn(torch.ones(1, 2, 1000), torch.tensor([3]))
-        >>> bool((mask.sum(1) >= 1).all()), bool(mask.mean() < 1)
-        (True, True)
+    pairs have even codes only if every sample has: the entropies would undo what codes tell. Masks
+    are [tasks, V, n], the streams of random numbers [tasks].
     """
     n_views, n = observed.shape[1:]
     if n_views == 1:
@@ -580,52 +497,61 @@ class COMPLETER(TrainedMethod):
         choose("graph", self.graph, GRAPHS)
         choose("base_missing", self._missing, MISSING)
 
-    def _training(self) -> Training:
-        return Training(
-            **self.settings(), graph=self.graph, relu_output=self.scaling in ("minmax",)
-        )
+    @property
+    def relu_output(self) -> bool:
+        """Whether decoders end with a ReLU."""
+        return self.scaling == "minmax"
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Activations; when trained in the task also networks and their moments."""
         n, views, widest = n_support + n_query, len(dims), max(dims)
-        width, code = self.setting("width"), self.setting("code")
+        width, code = (self.settings()[name] for name in ("width", "code"))
         values = n * views * (3 * widest + 8 * width + 8 * code * max(1, views - 1))
         if self.train_on == "episode":
             layers = 2 * (widest * width + 2 * width * width + width * code)
             values = 6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code)
         return int(values) * self.torch_dtype.itemsize
 
-    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
-        """Train the networks on base classes."""
-        if self.train_on != "base":
-            return State()
-        redraw = self._missing == "random"
-        if redraw:
-            tensors = ViewTensors.of(base, self.torch_device, self.torch_dtype)
-            views, mask = [view[None] for view in tensors.views], tensors.mask[None]
-        else:
-            views, mask = masked_base(base, task, seed, self.torch_device, self.torch_dtype)
-        seeds = torch.tensor([seed], device=self.torch_device)
-        x, observed, widths = _stacked(views, mask)
-        with torch.enable_grad():
-            return train(x, observed, widths, base.view_names, seeds, self._training(), redraw)
+    def base_samples(
+        self, base: MultiViewData, task: TaskSpec, seed: int
+    ) -> tuple[list[Tensor], Tensor]:
+        """Whole views where masks are redrawn in every step."""
+        if self._missing == "task":
+            return super().base_samples(base, task, seed)
+        tensors = ViewTensors.of(base, self.torch_device, self.torch_dtype)
+        return [view[None] for view in tensors.views], tensors.mask[None]
+
+    def _train(
+        self, x: Tensor, observed: Tensor, widths: list[int], names: Sequence[str], seeds: Tensor
+    ) -> Networks:
+        redraw = self.train_on == "base" and self._missing == "random"
+        return train(
+            x,
+            observed,
+            widths,
+            names,
+            seeds,
+            gather_options(Training, self, self.settings()),
+            redraw,
+        )
+
+    def train_on_base(
+        self, base: MultiViewData, views: list[Tensor], mask: Tensor, seeds: Tensor
+    ) -> Networks:
+        """All networks."""
+        return self._train(*_stacked(views, mask), base.view_names, seeds)
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Codes of supports and queries."""
         x, observed, widths = _stacked(*all_samples(batch))
         if self.train_on == "base":
             # Networks for all tasks: their samples in a row, as if of a single task.
-            row, seen = (item.transpose(0, 1).flatten(1, 2)[None] for item in (x, observed))
-            codes = complete(cast(Networks, state), row, seen, self.graph)
-            codes = codes.reshape(batch.n_tasks, -1, codes.shape[-1])
+            x, observed = (item.transpose(0, 1).flatten(1, 2)[None] for item in (x, observed))
         else:
             with torch.enable_grad():
-                networks = train(
-                    x, observed, widths, batch.view_names, batch.seeds, self._training()
-                )
-            codes = complete(networks, x, observed, self.graph)
-        support, query = codes[:, : batch.n_support], codes[:, batch.n_support :]
-        return latent_batch(batch, support, query, batch.support_labels)
+                state = self._train(x, observed, widths, batch.view_names, batch.seeds)
+        codes = complete(cast(Networks, state), x, observed, self.graph)
+        return with_codes(batch, codes.reshape(batch.n_tasks, -1, codes.shape[-1]))
 
 
 def _stacked(views: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, Tensor, list[int]]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS
 from fewview.engine._method import Method
-from fewview.engine._parameters import choose
+from fewview.engine._parameters import check_numbers, choose
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
@@ -66,12 +66,8 @@ def impute_mean(
 ) -> Tensor:
     """Fill a missing view with its mean over the donors of the task, or `last` where none has it.
 
-    Args:
-        x: one view, [tasks, n, width].
-        present: bool [tasks, n].
-        donor: the same view of the donors, zeros where missing, [tasks, m, width].
-        has: bool [tasks, m].
-        last: [width] or a number.
+    The view is [tasks, n, width], `present` [tasks, n]; that of the donors, zeros where missing,
+    [tasks, m, width], `has` [tasks, m].
     """
     count = has.sum(1)[:, None]  # [T, 1]
     mean = torch.where(count > 0, donor.sum(1) / count.clamp(min=1), last)
@@ -83,13 +79,8 @@ def impute_nearest(
 ) -> Tensor:
     """Fill a missing view with its mean over the nearest donors that have it.
 
-    Args:
-        x: one view, [tasks, n, width].
-        present: bool [tasks, n].
-        donor: the same view of the donors, [tasks or 1, m, width].
-        has: bool [tasks or 1, m].
-        distances: [tasks, n, m], large where a pair shares no view.
-        count: how many donors to average (more where distances are equal).
+    As many as `count`, more where distances [tasks, n, m] are equal; these are large where a pair
+    shares no view. The rest is as for `impute_mean`.
     """
     far = torch.where(has[:, None], distances, torch.inf)
     limit = far.kthvalue(min(count, far.shape[2]), dim=2, keepdim=True).values
@@ -140,8 +131,7 @@ class Concat(Method):
         choose("impute", self.impute, IMPUTATIONS)
         if self.estimator is not None and not hasattr(self.estimator, "fit"):
             raise FewviewError(f"estimator {self.estimator!r} is not a scikit-learn classifier")
-        if self.n_neighbors < 1:
-            raise FewviewError(f"n_neighbors is {self.n_neighbors}; it must be at least 1")
+        check_numbers(self, whole={"n_neighbors": 1})
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> Donors:
         """Keep the base samples for imputation."""

@@ -15,47 +15,37 @@ import torch
 from torch import Tensor
 
 from fewview.engine._contract import latent_batch
-from fewview.engine._parameters import choose
+from fewview.engine._parameters import choose, gather_options
 from fewview.engine._registry import register
 from fewview.engine._state import State
-from fewview.engine._trained import (
+from fewview.engine._trained import TrainedMethod
+from fewview.numerics._batch import EpisodeBatch, map_tensors
+from fewview.numerics._networks import (
     Epoch,
-    TrainedMethod,
     all_samples,
     descend,
     draw_weights,
-    make_adam,
-    masked_base,
     reduce_views,
     tell,
     xavier,
 )
-from fewview.episodes._task import TaskSpec
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._optimise import make_adam
 from fewview.numerics._padding import pad
 from fewview.numerics._tensor_draws import streams, uniform
 from fewview.samples._data import MultiViewData
 
 ONE_SHOT = ("clamp", "self", "skip")
 # Rows of the published scripts; data sets without a script take the row `handwritten`.
+COLUMNS = ("latent", "hidden", "learning_rate", "epochs", "query_epochs", "class_weight", "dropout")
 SCRIPTS: dict[str, dict[str, Any]] = {
-    "handwritten": {
-        "latent": 128, "hidden": 150, "learning_rate": 1e-2, "epochs": 30, "query_epochs": 20,
-        "class_weight": 1.0, "dropout": 0.1,
-    },
-    "cub": {
-        "latent": 128, "hidden": 0, "learning_rate": 1e-3, "epochs": 30, "query_epochs": 300,
-        "class_weight": 10.0, "dropout": 0.0,
-    },
-    "animal": {
-        "latent": 512, "hidden": 0, "learning_rate": 1e-3, "epochs": 20, "query_epochs": 100,
-        "class_weight": 10.0, "dropout": 0.0,
-    },
-    "orl": {
-        "latent": 256, "hidden": 300, "learning_rate": 1e-3, "epochs": 50, "query_epochs": 100,
-        "class_weight": 1.0, "dropout": 0.1,
-    },
-}  # fmt: skip
+    name: dict(zip(COLUMNS, row, strict=True))
+    for name, row in {
+        "handwritten": (128, 150, 1e-2, 30, 20, 1.0, 0.1),
+        "cub": (128, 0, 1e-3, 30, 300, 10.0, 0.0),
+        "animal": (512, 0, 1e-3, 20, 100, 10.0, 0.0),
+        "orl": (256, 300, 1e-3, 50, 100, 1.0, 0.1),
+    }.items()
+}
 LATENT_RATE = 1e-2
 STEPS = 5  # Adam steps on networks, and then on latent vectors, in an epoch
 
@@ -77,6 +67,14 @@ class Samples:
     widths: tuple[int, ...]
     sizes: tuple[int, ...]
     names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, views: list[Tensor], mask: Tensor, names: tuple[str, ...], whole: list[Tensor]
+    ) -> Samples:
+        """Views [tasks, n, width] side by side; `whole` are the same before they were reduced."""
+        widths, sizes = (tuple(int(v.shape[-1]) for v in part) for part in (views, whole))
+        return cls(torch.cat(views, -1), mask, widths, sizes, names)
 
     @cached_property
     def cells(self) -> Tensor:
@@ -124,12 +122,7 @@ class Decoders(State):
 
     def merged(self) -> Decoders:
         """The same map as a single layer, without gradients."""
-        layers = Decoders(
-            self.first.detach(),
-            self.first_bias.detach(),
-            tuple(item.detach() for item in self.second),
-            tuple(item.detach() for item in self.second_bias),
-        )
+        layers = map_tensors(self, Tensor.detach)
         if not self.second:
             return layers
         tasks, latent = self.first.shape[:2]
@@ -139,14 +132,7 @@ class Decoders(State):
 
 
 def start_decoders(samples: Samples, seeds: Tensor, latent: int, hidden: int) -> Decoders:
-    """Networks with uniform Xavier weights and zero biases.
-
-    Example:
-        >>> flags = torch.ones(2, 4, 1, dtype=torch.bool)
-        >>> samples = Samples(torch.zeros(2, 4, 5), flags, (5,), (5,), ("a",))
-        >>> start_decoders(samples, torch.arange(2), 3, 0).decode(torch.zeros(2, 4, 3)).shape
-        torch.Size([2, 4, 5])
-    """
+    """Networks with uniform Xavier weights and zero biases."""
     dtype, tasks = samples.features.dtype, len(seeds)
 
     def weights(layer: int, view: int, rows: int, columns: int, bound: float) -> Tensor:
@@ -173,14 +159,7 @@ def start_decoders(samples: Samples, seeds: Tensor, latent: int, hidden: int) ->
 
 
 def reconstruction_loss(made: Tensor, samples: Samples) -> Tensor:
-    """Sum of squared errors over observed views, [tasks].
-
-    Example:
-        >>> flags = torch.tensor([[[True, False]]])
-        >>> samples = Samples(torch.zeros(1, 1, 3), flags, (1, 2), (1, 2), ("a", "b"))
-        >>> reconstruction_loss(torch.tensor([[[3.0, 5.0, 5.0]]]), samples).item()
-        9.0
-    """
+    """Sum of squared errors over observed views, [tasks]."""
     return ((made - samples.features).square() * samples.cells).sum((1, 2))
 
 
@@ -190,19 +169,9 @@ def class_loss(latent: Tensor, members: Tensor, one_shot: str = "clamp") -> Tens
     With F(n, c) the mean inner product of sample n with the other samples of class c, the loss is
     the sum over n of max(0, [c* is wrong] + F(n, c*) - F(n, y_n)), c* the class of the largest F.
 
-    Args:
-        latent: [tasks, n, latent].
-        members: [tasks, n, way], one-hot labels.
-        one_shot: what F(n, y_n) is where n is alone in its class: `"clamp"` (0, a sum over
-            nothing), `"self"` (the sample counts as a member of its class), or `"skip"` (such
-            samples have no loss).
-
-    Example:
-        >>> members = torch.eye(2)[None]
-        >>> class_loss(torch.tensor([[[1.0, 0.0], [0.5, 0.0]]]), members).item()  # 1.5 each
-        3.0
-        >>> class_loss(torch.tensor([[[1.0, 0.0], [0.5, 0.0]]]), members, "skip").item()
-        0.0
+    Vectors are [tasks, n, latent], `members` one-hot labels [tasks, n, way]. Where n is alone
+    in its class, F(n, y_n) is 0 (`one_shot` `"clamp"`, a sum over nothing), the sample counts as a
+    member of its class (`"self"`), or has no loss (`"skip"`).
     """
     products = latent @ latent.mT  # [T, n, n]
     count = members.sum(1, keepdim=True)  # [T, 1, way]
@@ -241,23 +210,17 @@ class Discriminators:
         cls, real: Samples, seeds: Tensor, hidden: tuple[int, int], weight: float, rate: float
     ) -> Discriminators:
         """Discriminators with uniform Xavier weights."""
-        layers = []
-        for view, name in enumerate(real.names):
-            sizes = (real.widths[view], *hidden, 1)
-            fans = (real.sizes[view], *hidden, 1)
-            layers.append(
-                [
-                    (
-                        draw_weights(
-                            seeds, xavier(*fans[i : i + 2]), (sizes[i], sizes[i + 1]),
-                            real.features.dtype, "cpm-gan", i, name,
-                        ),
-                        real.features.new_zeros(len(seeds), 1, sizes[i + 1]).requires_grad_(),
-                    )
-                    for i in range(3)
-                ]
-            )  # fmt: skip
-        parameters = [item for view in layers for layer in view for item in layer]
+        dtype = real.features.dtype
+
+        def layer(view: int, place: int) -> tuple[Tensor, Tensor]:
+            rows, columns = (real.widths[view], *hidden, 1)[place : place + 2]
+            bound = xavier(*(real.sizes[view], *hidden, 1)[place : place + 2])
+            key = ("cpm-gan", place, real.names[view])
+            bias = real.features.new_zeros(len(seeds), 1, columns).requires_grad_()
+            return draw_weights(seeds, bound, (rows, columns), dtype, *key), bias
+
+        layers = [[layer(view, place) for place in range(3)] for view in range(len(real.names))]
+        parameters = [item for view in layers for pair in view for item in pair]
         return cls(layers, real, weight, make_adam(parameters, rate, betas=(0.5, 0.999)))
 
     def judge(self, view: int, features: Tensor) -> Tensor:
@@ -270,10 +233,8 @@ class Discriminators:
     def losses(self, made: Tensor, samples: Samples, training: bool) -> Tensor:
         """Mean binary cross-entropy over made and real views, [tasks].
 
-        Args:
-            made: [tasks, n, D], views that the decoders make of some samples.
-            samples: these samples; made views that they lack are the ones judged.
-            training: of the discriminators; otherwise of those who try to deceive them.
+        Of the views [tasks, n, D] that decoders make of some samples, those that the samples lack
+        are judged: by the discriminators in `training`, or by those who try to deceive them.
         """
         total = made.new_zeros(len(made))
         softplus = torch.nn.functional.softplus
@@ -325,6 +286,13 @@ class Training:
         return made * torch.cat(kept, -1) / (1 - self.dropout)
 
 
+def start_latent(samples: Samples, seeds: Tensor, how: Training, stage: str) -> Tensor:
+    """Latent vectors [tasks, n, latent] that training begins with."""
+    shape = (samples.features.shape[1], how.latent)
+    dtype = samples.features.dtype
+    return draw_weights(seeds, xavier(*shape), shape, dtype, "cpm", "latent", stage)
+
+
 def train(
     samples: Samples,
     members: Tensor,
@@ -332,23 +300,12 @@ def train(
     how: Training,
     adversary: Discriminators | None = None,
 ) -> tuple[Decoders, Tensor]:
-    """Train networks and latent vectors in turns, five Adam steps each.
+    """Train networks and latent vectors [tasks, n, latent] in turns, five Adam steps each.
 
-    Args:
-        samples: the samples to learn from.
-        members: [tasks, n, way], one-hot labels.
-        seeds: int64 [tasks].
-        how: sizes, rates, epochs.
-        adversary: discriminators of CPM-GAN.
-
-    Returns:
-        The networks, and the latent vectors [tasks, n, latent].
+    `members` are one-hot labels [tasks, n, way]; CPM-GAN has an adversary.
     """
-    n, dtype = samples.features.shape[1], samples.features.dtype
     decoders = start_decoders(samples, seeds, how.latent, how.hidden)
-    latent = draw_weights(
-        seeds, xavier(n, how.latent), (n, how.latent), dtype, "cpm", "latent", "support"
-    )
+    latent = start_latent(samples, seeds, how, "support")
     adam_decoders = make_adam(decoders.parameters, how.learning_rate)
     adam_latent = make_adam([latent], LATENT_RATE)
 
@@ -390,22 +347,11 @@ def train(
 def infer(
     decoders: Decoders, samples: Samples, seeds: Tensor, how: Training, stage: str = "query"
 ) -> Tensor:
-    """Latent vectors of new samples under fixed networks, by reconstruction alone.
+    """Latent vectors [tasks, n, latent] of new samples under fixed networks of a single layer.
 
-    Args:
-        decoders: of a single layer, from `train`.
-        samples: the new samples.
-        seeds: int64 [tasks].
-        how: sizes, rates, epochs.
-        stage: names the random start.
-
-    Returns:
-        [tasks, n, latent].
+    By reconstruction alone; `stage` names the random start.
     """
-    n, dtype = samples.features.shape[1], samples.features.dtype
-    latent = draw_weights(
-        seeds, xavier(n, how.latent), (n, how.latent), dtype, "cpm", "latent", stage
-    )
+    latent = start_latent(samples, seeds, how, stage)
     adam = make_adam([latent], how.learning_rate)
     for epoch in range(how.query_epochs):
         loss = latent.new_zeros(len(seeds))
@@ -473,15 +419,10 @@ class CPM(TrainedMethod):
 
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
-            **SCRIPTS["handwritten"],
-            "latent": 64,
-            "hidden": 0,
-            "dropout": 0.0,
-            "view_width": 0,
+            **SCRIPTS["handwritten"], "latent": 64, "hidden": 0, "dropout": 0.0, "view_width": 0,
         },
-        "paper": {**SCRIPTS["handwritten"], "view_width": 0},
-    }
-
+        "paper": {"view_width": 0},
+    }  # fmt: skip
     may_be_zero: ClassVar[tuple[str, ...]] = ("view_width", "hidden", "class_weight", "dropout")
 
     def validate(self) -> None:
@@ -490,63 +431,48 @@ class CPM(TrainedMethod):
         super().validate()
         choose("one_shot", self.one_shot, ONE_SHOT)
 
-    def setting(self, name: str) -> Any:
-        """Value of a parameter: the one given, else the script's, else the preset's."""
-        if getattr(self, name) is None and self.preset == "paper" and name in SCRIPTS[self.script]:
-            return SCRIPTS[self.script][name]
-        return super().setting(name)
-
-    def _training(self) -> Training:
-        settings = self.settings()
-        del settings["view_width"]
-        return Training(**settings, one_shot=self.one_shot, name=self.name)
+    def preset_row(self) -> dict[str, Any]:
+        """What the preset says, and for `"paper"` the script."""
+        script = SCRIPTS[self.script] if self.preset == "paper" else {}
+        return {**script, **super().preset_row()}
 
     def _adversary(self, real: Samples, seeds: Tensor) -> Discriminators | None:
         return None
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Networks with their moments, and a few copies of the views that were made."""
-        n = n_support + n_query
-        most = self.setting("view_width") or max(dims)
-        width = sum(min(most, size) for size in dims)
-        latent, hidden = self.setting("latent"), self.setting("hidden")
+        n, width, settings = n_support + n_query, self.reduced_width(dims), self.settings()
+        latent, hidden = settings["latent"], settings["hidden"]
         weights = latent * hidden * len(dims) + hidden * width + latent * width
         values = 6 * weights + 6 * n * (width + latent + hidden * len(dims)) + 2 * n * sum(dims)
         return int(values) * self.torch_dtype.itemsize
 
-    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
-        """With `train_on="base"`, train the networks on base classes."""
-        if self.train_on != "base":
-            return State()
-        views, mask = masked_base(base, task, seed, self.torch_device, self.torch_dtype)
+    def train_on_base(
+        self, base: MultiViewData, views: list[Tensor], mask: Tensor, seeds: Tensor
+    ) -> Decoders:
+        """The networks alone: latent vectors of base samples are not needed again."""
         codes = torch.as_tensor(base.codes, device=self.torch_device)
         members = torch.nn.functional.one_hot(codes, len(base.classes))[None].to(views[0].dtype)
-        samples = _samples(views, mask, views, base.view_names)
-        seeds = torch.tensor([seed], device=self.torch_device)
-        with torch.enable_grad():
-            return train(
-                samples, members, seeds, self._training(), self._adversary(samples, seeds)
-            )[0]
+        samples = Samples.of(views, mask, base.view_names, views)
+        how = gather_options(Training, self, self.settings())
+        return train(samples, members, seeds, how, self._adversary(samples, seeds))[0]
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Latent vectors of supports and queries."""
-        how, ns = self._training(), batch.n_support
+        how, ns = gather_options(Training, self, self.settings()), batch.n_support
         batch = with_class_means(batch)
         whole, mask = all_samples(batch)
         with torch.enable_grad():
             if self.train_on == "base":
                 decoders = _for_tasks(cast(Decoders, state), batch.n_tasks)
-                samples = _samples(whole, mask, whole, batch.view_names)
+                samples = Samples.of(whole, mask, batch.view_names, whole)
                 support = infer(decoders, samples.rows(0, ns), batch.seeds, how, "support")
             else:
-                views = reduce_views(whole, self.setting("view_width"))
-                samples = _samples(views, mask, whole, batch.view_names)
+                views = reduce_views(whole, self.settings()["view_width"])
+                samples = Samples.of(views, mask, batch.view_names, whole)
+                adversary = self._adversary(samples, batch.seeds)
                 decoders, support = train(
-                    samples.rows(0, ns),
-                    batch.one_hot(),
-                    batch.seeds,
-                    how,
-                    self._adversary(samples, batch.seeds),
+                    samples.rows(0, ns), batch.one_hot(), batch.seeds, how, adversary
                 )
             query = infer(decoders, samples.rows(ns, None), batch.seeds, how)
         return latent_batch(batch, support, query, batch.support_labels)
@@ -570,7 +496,7 @@ class CPMGAN(CPM):
 
     Example:
         >>> from fewview.methods.cpm import CPMGAN
-        >>> CPMGAN(preset="paper").setting("discriminator_hidden")
+        >>> CPMGAN(preset="paper").settings()["discriminator_hidden"]
         128
     """
 
@@ -580,32 +506,21 @@ class CPMGAN(CPM):
 
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
-            **CPM.preset_settings["fast"],
-            "discriminator_hidden": 64,
-            "adversarial_weight": 0.01,
+            **CPM.preset_settings["fast"], "discriminator_hidden": 64, "adversarial_weight": 0.01,
         },
         "paper": {
-            **CPM.preset_settings["paper"],
-            "discriminator_hidden": 128,
-            "adversarial_weight": 0.1,
+            **CPM.preset_settings["paper"], "discriminator_hidden": 128, "adversarial_weight": 0.1,
         },
-    }
+    }  # fmt: skip
     may_be_zero: ClassVar[tuple[str, ...]] = (*CPM.may_be_zero, "adversarial_weight")
-
-    def _training(self) -> Training:
-        settings = self.settings()
-        for name in ("view_width", "discriminator_hidden", "adversarial_weight"):
-            del settings[name]
-        return Training(**settings, one_shot=self.one_shot, name=self.name)
 
     def _adversary(self, real: Samples, seeds: Tensor) -> Discriminators | None:
         if bool(real.observed.all()):
             return None
-        width = max(2, self.setting("discriminator_hidden"))
+        settings = self.settings()
+        width, weight = max(2, settings["discriminator_hidden"]), settings["adversarial_weight"]
         hidden = (width, width // 2)
-        return Discriminators.start(
-            real, seeds, hidden, self.setting("adversarial_weight"), self.discriminator_rate
-        )
+        return Discriminators.start(real, seeds, hidden, weight, self.discriminator_rate)
 
 
 def with_class_means(batch: EpisodeBatch) -> EpisodeBatch:
@@ -618,19 +533,8 @@ def with_class_means(batch: EpisodeBatch) -> EpisodeBatch:
     return replace(batch, support=filled.support, support_mask=known)
 
 
-def _samples(
-    views: list[Tensor], mask: Tensor, whole: list[Tensor], names: tuple[str, ...]
-) -> Samples:
-    return Samples(
-        torch.cat(views, -1),
-        mask,
-        tuple(int(view.shape[-1]) for view in views),
-        tuple(int(view.shape[-1]) for view in whole),
-        tuple(names),
-    )
-
-
 def _for_tasks(decoders: Decoders, count: int) -> Decoders:
+    """Networks [1, ...] of a single layer for `count` tasks."""
     return replace(
         decoders,
         first=decoders.first.expand(count, -1, -1),

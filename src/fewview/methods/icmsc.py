@@ -16,24 +16,21 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import latent_batch
-from fewview.engine._parameters import choose
+from fewview.engine._parameters import choose, gather_options
 from fewview.engine._registry import register
 from fewview.engine._state import State
-from fewview.engine._trained import (
+from fewview.engine._trained import TrainedMethod, with_codes
+from fewview.numerics._batch import EpisodeBatch, map_tensors
+from fewview.numerics._networks import (
     Epoch,
-    TrainedMethod,
     all_samples,
     descend,
     draw_weights,
-    make_adam,
-    masked_base,
     masked_mean_square,
     reduce_views,
     tell,
 )
-from fewview.episodes._task import TaskSpec
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._optimise import make_adam
 from fewview.samples._data import MultiViewData
 
 CORRELATIONS = ("pairs", "generalised")
@@ -89,17 +86,8 @@ def start_autoencoders(
 ) -> Autoencoders:
     """Networks with weights uniform within 1 / sqrt(inputs), and shares of one half.
 
-    Args:
-        views: per view [tasks, n, width of the view].
-        sizes: widths of the views before they were reduced.
-        names: names of the views.
-        seeds: int64 [tasks].
-        width: of the codes.
-
-    Example:
-        >>> nets = start_autoencoders([torch.zeros(2, 4, 3)], [3], ["a"], torch.arange(2), 6)
-        >>> nets.encode([torch.zeros(2, 4, 3)])[0].shape
-        torch.Size([2, 4, 6])
+    Views are [tasks, n, width of the view]; `sizes` are their widths before they were reduced, and
+    `width` that of the codes.
     """
     dtype = views[0].dtype
 
@@ -116,6 +104,13 @@ def start_autoencoders(
     )
 
 
+def _centred(projected: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """Samples [..., n, d] about their mean, zero where `observed` [..., n, 1] is; their number."""
+    count = observed.sum(-2, keepdim=True)
+    mean = (projected * observed).sum(-2, keepdim=True) / count.clamp(min=1)
+    return (projected - mean) * observed, count
+
+
 def _whitening(covariance: Tensor) -> Tensor:
     """Lower Cholesky factor of a covariance with the published ridge, [..., d, d]."""
     size = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
@@ -130,31 +125,15 @@ def pairwise_correlation(projected: Tensor, observed: Tensor, top: int = TOP) ->
     """Sum of the largest canonical correlations over all pairs of views, [tasks].
 
     A pair of views is compared on the samples that have both, and left out where these are not
-    more than the dimensions: correlations are then one whatever the data.
-
-    Args:
-        projected: [tasks, V, n, d].
-        observed: float [tasks, n, V].
-        top: correlations that count.
-
-    Example:
-        >>> one = torch.randn(1, 1, 50, 3, generator=torch.Generator().manual_seed(0))
-        >>> same = torch.cat([one, -2 * one], 1)  # a linear map of each other
-        >>> round(pairwise_correlation(same, torch.ones(1, 50, 2), 3).item(), 1)
-        3.0
+    more than the dimensions: correlations are then one whatever the data. Samples are projected to
+    [tasks, V, n, d], and `observed` [tasks, n, V].
     """
     pairs = list(combinations(range(projected.shape[1]), 2))
     if not pairs:
         return projected.new_zeros(len(projected))
     left, right = ([pair[side] for pair in pairs] for side in (0, 1))
     both = (observed[..., left] * observed[..., right]).mT[..., None]  # [T, P, n, 1]
-    count = both.sum(2, keepdim=True)
-
-    def centred(side: list[int]) -> Tensor:
-        part = projected[:, side]
-        return (part - (part * both).sum(2, keepdim=True) / count.clamp(min=1)) * both
-
-    one, two = centred(left), centred(right)
+    (one, count), (two, _) = (_centred(projected[:, side], both) for side in (left, right))
     scale = (count - 1).clamp(min=1)
     first, second = (_whitening(part.mT @ part / scale) for part in (one, two))
     cross = torch.linalg.solve_triangular(first, one.mT @ two / scale, upper=False)
@@ -173,23 +152,9 @@ def generalised_correlation(projected: Tensor, observed: Tensor, top: int = TOP)
     """Largest eigenvalues of the whitened covariance of all views together, summed, [tasks].
 
     Generalised canonical correlation (MAX-VAR): with two complete views the eigenvalues are one
-    plus the canonical correlations.
-
-    Args:
-        projected: [tasks, V, n, d].
-        observed: float [tasks, n, V].
-        top: eigenvalues that count.
-
-    Example:
-        >>> one = torch.randn(1, 1, 50, 3, generator=torch.Generator().manual_seed(0))
-        >>> same = torch.cat([one, -2 * one], 1)
-        >>> round(generalised_correlation(same, torch.ones(1, 50, 2), 3).item(), 1)
-        6.0
+    plus the canonical correlations. Arguments are those of `pairwise_correlation`.
     """
-    seen = observed.mT[..., None]  # [T, V, n, 1]
-    count = seen.sum(2, keepdim=True)
-    centre = (projected * seen).sum(2, keepdim=True) / count.clamp(min=1)
-    centred = (projected - centre) * seen
+    centred, count = _centred(projected, observed.mT[..., None])  # [T, V, n, d]
     scale = (count - 1).clamp(min=1)
     root = _whitening(centred.mT @ centred / scale)
     white = torch.linalg.solve_triangular(root, centred.mT, upper=False) / scale.sqrt()
@@ -227,18 +192,8 @@ def subspace_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Loss of the second stage, and the terms of it that are errors, [tasks] each.
 
-    Args:
-        nets: autoencoders.
-        expression: [tasks, n, n], its diagonal is ignored.
-        views: per view [tasks, n, width].
-        observed: float [tasks, n, V].
-        sizes: widths of the views before they were reduced.
-        correlation: one of `CORRELATIONS`.
-        penalty: one of `PENALTIES`.
-
-    Returns:
-        The loss, and the terms that are errors: of reconstruction, of self-expression, and the
-        size of the matrix. The loss is their sum less the correlations.
+    Errors are of reconstruction, of self-expression, and the size of the matrix `expression`
+    [tasks, n, n], whose diagonal is ignored. The loss is their sum less the correlations.
     """
     codes = nets.encode(views)
     unit = torch.eye(expression.shape[-1], dtype=expression.dtype, device=expression.device)
@@ -280,16 +235,7 @@ def train(
     seeds: Tensor,
     how: Training,
 ) -> Autoencoders:
-    """Train the autoencoders alone, and then everything together.
-
-    Args:
-        views: per view [tasks, n, width].
-        observed: float [tasks, n, V].
-        sizes: widths of the views before they were reduced.
-        names: names of the views.
-        seeds: int64 [tasks].
-        how: width, epochs of both stages, rate.
-    """
+    """Train the autoencoders alone, and then everything together; see `start_autoencoders`."""
     nets = start_autoencoders(views, sizes, names, seeds, how.width)
     n = views[0].shape[1]
     expression = views[0].new_full((len(seeds), n, n), 1e-4).requires_grad_()
@@ -307,16 +253,7 @@ def train(
         descend(adam, loss)
         error = torch.stack(list(errors.values())).sum(0)
         tell(Epoch("icmsc", "subspace", epoch + 1, how.epochs[1], error, errors))
-    return Autoencoders(*_detached(nets))
-
-
-def _detached(nets: Autoencoders) -> tuple[Any, ...]:
-    return (
-        tuple(item.detach() for item in nets.encoders),
-        tuple(item.detach() for item in nets.decoders),
-        nets.head.detach(),
-        nets.shares.detach(),
-    )
+    return map_tensors(nets, Tensor.detach)
 
 
 @register("icmsc")
@@ -380,44 +317,40 @@ class ICMSC(TrainedMethod):
         choose("correlation", self.correlation, CORRELATIONS)
         choose("penalty", self.penalty, PENALTIES)
 
-    def _training(self) -> Training:
-        settings = self.settings()
-        del settings["view_width"]
-        return Training(**settings, correlation=self.correlation, penalty=self.penalty)
-
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Networks and the matrix with their moments, and a few copies of all codes."""
-        n, width = n_support + n_query, self.setting("width")
-        most = self.setting("view_width") or max(dims)
-        features = sum(min(most, size) for size in dims)
+        n, width = n_support + n_query, self.settings()["width"]
+        features = self.reduced_width(dims)
         values = 10 * width * features + 8 * n * n + 8 * n * (width * len(dims) + features)
         values += 6 * n * HEAD * len(dims) ** 2 + 2 * n * sum(dims)
         return int(values) * self.torch_dtype.itemsize
 
-    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
-        """With `train_on="base"`, train the networks on base classes."""
-        if self.train_on != "base":
-            return State()
-        views, mask = masked_base(base, task, seed, self.torch_device, self.torch_dtype)
-        seeds = torch.tensor([seed], device=self.torch_device)
-        sizes = [view.shape[-1] for view in views]
-        with torch.enable_grad():
-            observed = mask.to(views[0].dtype)
-            return train(views, observed, sizes, base.view_names, seeds, self._training())
+    def _train(
+        self,
+        views: Sequence[Tensor],
+        whole: Sequence[Tensor],
+        observed: Tensor,
+        names: Sequence[str],
+        seeds: Tensor,
+    ) -> Autoencoders:
+        sizes = [view.shape[-1] for view in whole]
+        return train(
+            views, observed, sizes, names, seeds, gather_options(Training, self, self.settings())
+        )
+
+    def train_on_base(
+        self, base: MultiViewData, views: list[Tensor], mask: Tensor, seeds: Tensor
+    ) -> Autoencoders:
+        """The autoencoders, on whole views."""
+        return self._train(views, views, mask.to(views[0].dtype), base.view_names, seeds)
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Common codes of supports and queries."""
-        whole, mask = all_samples(batch)
+        views, mask = all_samples(batch)
         observed = mask.to(batch.dtype)
-        if self.train_on == "base":
-            views, nets = whole, cast(Autoencoders, state)
-        else:
-            views = reduce_views(whole, self.setting("view_width"))
-            sizes = [view.shape[-1] for view in whole]
+        if self.train_on == "episode":
+            whole, views = views, reduce_views(views, self.settings()["view_width"])
             with torch.enable_grad():
-                nets = train(
-                    views, observed, sizes, batch.view_names, batch.seeds, self._training()
-                )
-        codes = nets.common(nets.encode(views), observed)
-        support, query = codes[:, : batch.n_support], codes[:, batch.n_support :]
-        return latent_batch(batch, support, query, batch.support_labels)
+                state = self._train(views, whole, observed, batch.view_names, batch.seeds)
+        nets = cast(Autoencoders, state)
+        return with_codes(batch, nets.common(nets.encode(views), observed))

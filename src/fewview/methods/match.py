@@ -9,29 +9,21 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS
 from fewview.engine._method import Method
+from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
-from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import unit_rows
 
 
 def attention_scores(support: Tensor, query: Tensor, members: Tensor, temperature: float) -> Tensor:
-    """Log-probabilities log sum_{s in c} a(q, s), a = softmax_s(temperature * cos(q, s)).
+    """log sum_{s in c} a(q, s) with a = softmax_s(temperature * cos(q, s)), [tasks, n_query, way].
 
     Args:
         support: [tasks, n_support, width].
         query: [tasks, n_query, width].
         members: [tasks, n_support, way], weights of the supports in their classes.
         temperature: factor of the cosine.
-
-    Returns:
-        [tasks, n_query, way].
-
-    Example:
-        >>> s, q = torch.eye(2)[None], torch.tensor([[[1.0, 0.0]]])
-        >>> attention_scores(s, q, torch.eye(2)[None], 1.0).exp().sum().item()
-        1.0
     """
     cosine = unit_rows(query) @ unit_rows(support).transpose(1, 2)  # [T, N_Q, N_S]
     logits = temperature * cosine + members.sum(-1).log()[:, None]
@@ -71,8 +63,7 @@ class Match(Method):
     def validate(self) -> None:
         """Check the temperature."""
         super().validate()
-        if not self.temperature > 0:
-            raise FewviewError(f"temperature is {self.temperature}; it must be positive")
+        check_numbers(self, positive=("temperature",))
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Features, and the attention of every query for every support and class."""

@@ -28,11 +28,12 @@ def partition(
     n_iter: int = 1000,
     tol: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Block coordinate descent on PADDLE's objective; see `description_length`.
+    """Block coordinate descent on PADDLE's objective, a description length.
 
-    u_qk = softmax_k(-|z_q - w_k|^2 / 2 + penalty * log mean_q u_qk), then w_k = the mean of the
-    supports of k and of the queries, weighted by u. The first round has no penalty. A task stops
-    when no u moves by more than `tol`.
+    sum_{n,k} u_nk / 2 |z_n - w_k|^2 - lambda sum_k m_k log m_k + sum_{q,k} u_qk log u_qk, with
+    m_k = mean_q u_qk; u of a support is its label. In turn u_qk = softmax_k(-|z_q - w_k|^2 / 2 +
+    penalty * log m_k), and w_k = the mean of the supports of k and of the queries, weighted by u.
+    The first round has no penalty. A task stops when no u moves by more than `tol`.
 
     Args:
         support: [tasks, n_support, width].
@@ -65,20 +66,6 @@ def partition(
         shares[active] = u.mean(1).clamp(min=1e-6)
         centres[active] = class_means(samples[active], torch.cat((members[active], u), dim=1))
     return log_u, centres, shares
-
-
-def description_length(
-    u: Tensor, centres: Tensor, support: Tensor, query: Tensor, members: Tensor, penalty: float
-) -> Tensor:
-    """PADDLE's objective, [tasks]: misfit, minus the negative entropy of shares, plus a barrier.
-
-    sum_{n,k} u_nk / 2 |z_n - w_k|^2 - lambda sum_k m_k log m_k + sum_{q,k} u_qk log u_qk, with
-    m_k = mean_q u_qk and lambda = penalty * n_query; u of a support is its label.
-    """
-    fit = 0.5 * (members * squared_distances(support, centres)).sum((1, 2))
-    fit = fit + 0.5 * (u * squared_distances(query, centres)).sum((1, 2))
-    shares = torch.xlogy(u.mean(1), u.mean(1)).sum(1)
-    return fit - penalty * query.shape[1] * shares + torch.xlogy(u, u).sum((1, 2))
 
 
 @register("paddle")

@@ -13,7 +13,13 @@ from fewview.engine._parameters import choose
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
+from fewview.numerics._distances import (
+    class_means,
+    isometric,
+    overall_mean,
+    squared_distances,
+    unit_rows,
+)
 from fewview.numerics._sinkhorn import sinkhorn
 
 POWERS = ("relu", "signed", "none")
@@ -22,14 +28,8 @@ POWERS = ("relu", "signed", "none")
 def power_transform(features: Tensor, rule: str) -> Tensor:
     """Make features more Gaussian by a square root: (x + 1e-6)^(1/2) for x >= 0.
 
-    Args:
-        features: any shape.
-        rule: for negative entries: `"relu"` sets them to zero, `"signed"` keeps the sign of the
-            root, `"none"` leaves all features as they are.
-
-    Example:
-        >>> power_transform(torch.tensor([4.0, -4.0]), "signed").tolist()
-        [2.0, -2.0]
+    Of negative entries, the rule `"relu"` makes zeros, `"signed"` keeps the sign of the root, and
+    `"none"` leaves all features as they are.
     """
     if rule == "none":
         return features
@@ -51,8 +51,8 @@ def transport(
     """Alternate between assigning queries to classes and moving the class centres.
 
     Each round: plan = Sinkhorn(exp(-regularisation * d^2)) with row sums 1 and column sums
-    n_query / way; centres move by `step` towards the means of supports and assigned queries. One
-    more Sinkhorn at the end.
+    n_query / way; centres [tasks, way, width] move by `step` towards the means of supports and
+    assigned queries. One more Sinkhorn at the end.
 
     Args:
         support: [tasks, n_support, width].
@@ -64,8 +64,7 @@ def transport(
         max_sweeps: most sweeps of one Sinkhorn.
 
     Returns:
-        log_plan: [tasks, n_query, way], rows sum to one.
-        centres: [tasks, way, width].
+        The logarithm of the plan, [tasks, n_query, way], and the centres.
     """
     tasks, n_query, way = query.shape[0], query.shape[1], members.shape[2]
     columns = query.new_full((tasks, way), n_query / way)
@@ -94,7 +93,7 @@ class PTMAP(Method):
         power: what to do with negative entries under the square root, for which the original
             has no rule (its features are never negative): `"relu"`, `"signed"` or `"none"`. On Cub
             `relu` came closest to the paper's numbers, `signed` was within noise of it and `none`
-            was more accurate with many missing views (methods.md 4).
+            was more accurate with many missing views.
         regularisation: factor of squared distances in the transport.
         step: how far centres move in a round.
         n_iter: rounds.
@@ -135,21 +134,15 @@ class PTMAP(Method):
             centres = class_means(support, members)
             return -self.regularisation * squared_distances(query, centres)
         return transport(
-            support,
-            query,
-            members,
-            regularisation=self.regularisation,
-            step=self.step,
-            n_iter=self.n_iter,
-            max_sweeps=self.max_sweeps,
-        )[0]
+            support, query, members, regularisation=self.regularisation, step=self.step,
+            n_iter=self.n_iter, max_sweeps=self.max_sweeps,
+        )[0]  # fmt: skip
 
     def features(self, batch: EpisodeBatch, members: Tensor) -> tuple[Tensor, Tensor]:
         """Transformed, centred and normalised supports and queries, [tasks, n, r]."""
         support, query = (power_transform(part, self.power) for part in batch.concatenated())
         support, query = isometric(support, query)
         support, query = unit_rows(support), unit_rows(query)
-        weights = members.sum(-1, keepdim=True)  # [T, N_S, 1]
-        support_mean = (weights * support).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+        support_mean = overall_mean(support, members)
         query_mean = query.mean(1, keepdim=True) if batch.n_query > 1 else support_mean
         return unit_rows(support - support_mean), unit_rows(query - query_mean)

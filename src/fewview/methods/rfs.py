@@ -9,9 +9,9 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED_SCALINGS
 from fewview.engine._method import Method
+from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
-from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import unit_rows
 from fewview.numerics._optimise import minimise_lbfgs
@@ -34,11 +34,6 @@ def logistic_regression(
     Returns:
         W: [tasks, way, width].
         b: [tasks, way], with mean zero.
-
-    Example:
-        >>> W, b = logistic_regression(torch.tensor([[[1.0], [-1.0]]]), torch.eye(2)[None])
-        >>> bool(W[0, 0, 0] > 0) and bool(b.abs().max() < 1e-3)
-        True
     """
     weights = members.sum(-1)  # [T, n]
 
@@ -65,8 +60,8 @@ class RFS(Method):
     """Multinomial logistic regression on the unit-length concatenation of the views.
 
     In the original an embedding network is trained on base classes first; here the features are
-    the given views (methods.md 0.7). The best W lies in the span of the supports, so the problem
-    is solved in that span where it is smaller than the width.
+    the given views. The best W lies in the span of the supports, so the problem is solved in that
+    span where it is smaller than the width.
 
     Args:
         C: weight of the loss, which is a sum over supports. With many anchors in place of one
@@ -92,8 +87,7 @@ class RFS(Method):
     def validate(self) -> None:
         """Check C."""
         super().validate()
-        if not self.C > 0:
-            raise FewviewError(f"C is {self.C}; it must be positive")
+        check_numbers(self, positive=("C",))
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Logits of the logistic regression."""

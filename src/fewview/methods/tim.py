@@ -1,4 +1,7 @@
-"""TIM: transductive information maximisation (Boudiaf et al. 2020), by gradient steps or by ADM."""
+"""TIM: transductive information maximisation (Boudiaf et al. 2020), by gradient steps or by ADM.
+
+And alpha-TIM, the same with alpha-entropies for unbalanced queries (Veilleux et al. 2021).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from fewview.engine._method import Method
 from fewview.engine._parameters import choose
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
+from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, isometric, unit_rows
 from fewview.numerics._optimise import minimise_adam
@@ -22,21 +26,15 @@ Weights = tuple[float, float, float]
 
 
 def logits(features: Tensor, centres: Tensor, temperature: float) -> Tensor:
-    """-(temperature / 2) |z - w_k|^2 without the term of z alone, [tasks, n, way].
-
-    Args:
-        features: z, [tasks, n, width].
-        centres: w, [tasks, way, width].
-        temperature: the factor tau.
-    """
+    """-(temperature / 2) |z - w_k|^2 without the term of z alone, [tasks, n, way]."""
     cross = features @ centres.transpose(1, 2)
     return temperature * (cross - 0.5 * (centres * centres).sum(-1)[:, None])
 
 
 def entropy_slope(p: Tensor, alpha: float) -> Tensor:
-    """Derivative of the entropy of p: Shannon's for alpha = 1, else Tsallis' (alpha-entropy).
+    """Derivative of the entropy of p: Shannon's for alpha = 1, else that of the alpha-entropy.
 
-    H_alpha(p) = (1 - sum_k p_k^alpha) / (alpha - 1).
+    H_alpha(p) = (1 - sum_k p_k^alpha) / (alpha - 1) (Tsallis).
     """
     if alpha == 1:
         return -(p + 1e-12).log() - 1
@@ -58,9 +56,9 @@ def objective_slope(
     L = l_ce CE(supports) - l_m H(mean_q p_q) + l_c mean_q H(p_q), (l_ce, l_m, l_c) = `weights`.
 
     Args:
-        centres: [tasks, way, width].
-        support: [tasks, n_support, width].
-        query: [tasks, n_query, width].
+        centres: w, [tasks, way, width].
+        support: z of supports, [tasks, n_support, width].
+        query: z of queries, [tasks, n_query, width].
         members: [tasks, n_support, way], weights of the supports.
         temperature: see `logits`.
         weights: of cross-entropy, marginal entropy and conditional entropy.
@@ -89,23 +87,12 @@ def alternate(
     weights: Weights = (0.1, 1.0, 0.1),
     n_iter: int = 150,
 ) -> tuple[Tensor, Tensor]:
-    """TIM-ADM: closed-form updates of soft labels q and centres w in turn (Boudiaf et al., 3.2).
+    """TIM-ADM: closed-form updates of centres w and soft labels q in turn (Boudiaf et al., 3.2).
 
     With a = l_c, b = l_m / (l_m + 1), g = l_ce / (1 + l_c), r = n_support / n_query:
     q_ik ~ p_ik^(1+a) / (sum_i p_ik^(1+a))^b, rows normalised, and
     w_k = {g [sum_s y z + sum_s p (w - z)] + r [sum_q q z + sum_q p (w - z)]} / {g n_k + r sum_q q}.
-
-    Args:
-        support: [tasks, n_support, width].
-        query: [tasks, n_query, width].
-        members: [tasks, n_support, way].
-        temperature: see `logits`.
-        weights: (l_ce, l_m, l_c).
-        n_iter: rounds.
-
-    Returns:
-        centres: [tasks, way, width].
-        q: soft labels of the last round, [tasks, n_query, way].
+    Arguments are those of `objective_slope`; w is [tasks, way, width], q [tasks, n_query, way].
     """
     sharpness, balance = 1 + weights[2], weights[1] / (weights[1] + 1)
     ratio = (members.sum((1, 2)) / query.shape[1])[:, None, None]
@@ -198,25 +185,50 @@ class TIM(Method):
 
     def adapt(self, centres: Tensor, support: Tensor, query: Tensor, members: Tensor) -> Tensor:
         """Move the centres, [tasks, way, width], by the chosen solver."""
+        kind: dict[str, Any] = {"temperature": self.temperature, "weights": self.weights}
         if self.solver == "adm":
-            return alternate(
-                support,
-                query,
-                members,
-                temperature=self.temperature,
-                weights=self.weights,
-                n_iter=self.adm_steps,
-            )[0]
+            return alternate(support, query, members, n_iter=self.adm_steps, **kind)[0]
 
         def slope(x: Tensor) -> Tensor:
-            return objective_slope(
-                x,
-                support,
-                query,
-                members,
-                temperature=self.temperature,
-                weights=self.weights,
-                alpha=self.alpha,
-            )
+            return objective_slope(x, support, query, members, alpha=self.alpha, **kind)
 
         return minimise_adam(slope, centres, learning_rate=self.learning_rate, steps=self.steps)
+
+
+@register("alpha-tim")
+class AlphaTIM(TIM):
+    """TIM whose two entropies are alpha-entropies, which pull less towards equal class sizes.
+
+    L = CE(supports) - H_a(mean p) + mean H_a(p) with H_a(p) = (1 - sum_k p_k^a) / (a - 1); the
+    cross-entropy stays Shannon's and all three weights are one, as in the authors' settings for
+    Dirichlet queries. Temperature, Adam and number of steps are TIM's.
+
+    Args:
+        alpha: kind of the entropies, above 1. The authors' settings are 2 for one shot and 7 for
+            five shots and more.
+
+    Example:
+        >>> from fewview.methods.tim import AlphaTIM
+        >>> clf = AlphaTIM(steps=50).fit([[1.0, 0.0], [0.0, 1.0]], ["x", "y"])
+        >>> clf.predict([[3.0, 1.0], [2.0, 1.0], [1.0, 3.0]]).tolist()
+        ['x', 'x', 'y']
+    """
+
+    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    alpha: float = 2.0  # type: ignore[misc]
+
+    tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
+    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "scaling": TUNED_SCALINGS,
+        "padding": ("episode", "zero"),
+        "alpha": (2.0, 5.0, 7.0),
+    }
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
+
+    def validate(self) -> None:
+        """Check alpha and the solver."""
+        super().validate()
+        if not self.alpha > 1:
+            raise FewviewError(f"alpha is {self.alpha}; it must be above 1 (use TIM for 1)")
+        if self.solver != "gd":
+            raise FewviewError("alpha-TIM has closed-form updates for no solver but 'gd'")

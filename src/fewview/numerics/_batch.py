@@ -6,16 +6,35 @@ a batch a missing view is a row of zeros with `mask` False, never NaN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.episodes._sampler import Episodes
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
+
+Held = TypeVar("Held")
+
+
+def map_tensors(held: Held, change: Callable[[Tensor], Tensor]) -> Held:
+    """The same dataclasses, tuples, lists and dictionaries with every tensor in them changed."""
+    out: Any = held
+    if isinstance(held, Tensor):
+        out = change(held)
+    elif isinstance(held, dict):
+        out = {key: map_tensors(item, change) for key, item in held.items()}
+    elif isinstance(held, (list, tuple)):
+        out = type(held)(map_tensors(item, change) for item in held)
+    elif is_dataclass(held) and not isinstance(held, type):
+        found = {f.name: map_tensors(getattr(held, f.name), change) for f in fields(held)}
+        out = replace(held, **found)
+    return cast(Held, out)
 
 
 @dataclass(frozen=True)
@@ -97,7 +116,7 @@ class EpisodeBatch:
 
     def tasks(self, key: Any) -> EpisodeBatch:
         """Return some of the tasks (a slice or an index)."""
-        return self._map(lambda tensor: tensor[key])
+        return map_tensors(self, lambda tensor: tensor[key])
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> EpisodeBatch:
         """Move to a device and, for features, a float type."""
@@ -107,17 +126,7 @@ class EpisodeBatch:
                 device=device, dtype=dtype if tensor.is_floating_point() else tensor.dtype
             )
 
-        return self._map(move)
-
-    def _map(self, function: Any) -> EpisodeBatch:
-        changes: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Tensor):
-                changes[item.name] = function(value)
-            elif isinstance(value, tuple) and value and isinstance(value[0], Tensor):
-                changes[item.name] = tuple(function(tensor) for tensor in value)
-        return replace(self, **changes)
+        return map_tensors(self, move)
 
 
 @dataclass(frozen=True)
@@ -130,8 +139,7 @@ class ViewTensors:
         view_names: names of the views.
 
     Example:
-        >>> from fewview.episodes._sampler import EpisodeSampler
-        >>> from fewview.episodes._task import TaskSpec
+        >>> from fewview import EpisodeSampler, TaskSpec
         >>> data = MultiViewData(np.ones((20, 3)), labels=np.repeat([0, 1], 10))
         >>> episodes = EpisodeSampler(data, TaskSpec(way=2, queries=4)).draw(0, 6)
         >>> batch = ViewTensors.of(data).gather(episodes)
@@ -148,11 +156,9 @@ class ViewTensors:
         cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
     ) -> ViewTensors:
         """Copy a data set to a device, zeros in place of missing rows."""
-        return cls(
-            tuple(_filled(block).to(device=device, dtype=dtype) for block in data.views.values()),
-            torch.from_numpy(np.array(data.mask)).to(device),
-            data.view_names,
-        )
+        blocks = (torch.from_numpy(np.nan_to_num(b, copy=True)) for b in data.views.values())
+        views = tuple(block.to(device=device, dtype=dtype) for block in blocks)
+        return cls(views, torch.from_numpy(np.array(data.mask)).to(device), data.view_names)
 
     def gather(self, episodes: Episodes) -> EpisodeBatch:
         """Build the tensors of some tasks."""
@@ -166,24 +172,26 @@ class ViewTensors:
                 f"episodes speak of row {last}, the data have {len(self.mask)} rows; they were "
                 "drawn from another data set"
             )
-        device = self.mask.device
-        support = torch.from_numpy(episodes.support).to(device)
-        query = torch.from_numpy(episodes.query).to(device)
-        support_mask = torch.from_numpy(episodes.support_mask).to(device)
-        query_mask = torch.from_numpy(episodes.query_mask).to(device)
+
+        def here(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array).to(self.mask.device)
+
+        support, support_mask = here(episodes.support), here(episodes.support_mask)
+        query, query_mask = here(episodes.query), here(episodes.query_mask)
         return EpisodeBatch(
             support=self._rows(support, support_mask),
             query=self._rows(query, query_mask),
             support_mask=support_mask & self.mask[support],
             query_mask=query_mask & self.mask[query],
-            support_labels=torch.from_numpy(episodes.support_labels).to(device),
-            query_labels=torch.from_numpy(episodes.query_labels).to(device),
-            seeds=torch.from_numpy(episodes.seeds.view(np.int64)).to(device),
+            support_labels=here(episodes.support_labels),
+            query_labels=here(episodes.query_labels),
+            seeds=here(episodes.seeds.view(np.int64)),
             way=episodes.way,
             view_names=self.view_names,
         )
 
     def _rows(self, index: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        """Per view the samples [tasks, n, width] at positions [tasks, n], zeros where masked."""
         flat = index.reshape(-1)
         out = []
         for view, block in enumerate(self.views):
@@ -205,7 +213,3 @@ def _new_rows(count: int, block: Tensor) -> Tensor:
         kind = np.float32 if block.dtype == torch.float32 else np.float64
         return torch.from_numpy(np.empty(shape, dtype=kind))
     return torch.empty(shape, dtype=block.dtype, device=block.device)
-
-
-def _filled(block: Any) -> Tensor:
-    return torch.from_numpy(np.nan_to_num(block, copy=True, nan=0.0))

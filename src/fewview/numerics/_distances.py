@@ -11,12 +11,7 @@ from fewview.numerics._batch import EpisodeBatch
 
 
 def unit_rows(features: Tensor) -> Tensor:
-    """Scale rows [..., width] to unit length; all-zero rows stay zero.
-
-    Example:
-        >>> unit_rows(torch.tensor([3.0, 4.0])).tolist()
-        [0.6000000238418579, 0.800000011920929]
-    """
+    """Scale rows [..., width] to unit length; all-zero rows stay zero."""
     length: Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
     return features / length.clamp(min=1e-12)
 
@@ -26,20 +21,11 @@ def isometric(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
 
     The rows of support and query span at most n = n_support + n_query dimensions. In an orthonormal
     basis of that span (QR of the transposed rows) all inner products and distances stay as they
-    are, so methods that use nothing else give the same answers in min(n, width) dimensions.
+    are, so methods that use nothing else give the same answers in r = min(n, width) dimensions.
 
     Args:
         support: [tasks, n_support, width].
         query: [tasks, n_query, width].
-
-    Returns:
-        The same rows as [tasks, n_support, r] and [tasks, n_query, r], r = min(n, width); unchanged
-        where that saves nothing.
-
-    Example:
-        >>> s, q = isometric(torch.ones(1, 1, 50), 2 * torch.ones(1, 1, 50))
-        >>> s.shape, round(float(s[0] @ q[0].T))
-        (torch.Size([1, 1, 2]), 100)
     """
     count = support.shape[1] + query.shape[1]
     if count >= support.shape[2]:
@@ -57,11 +43,16 @@ def class_means(features: Tensor, members: Tensor) -> Tensor:
         members: [tasks, n, way], membership weights.
 
     Example:
-        >>> import torch
         >>> class_means(torch.tensor([[[1.0], [3.0]]]), torch.ones(1, 2, 1)).item()
         2.0
     """
     return members.transpose(1, 2) @ features / members.sum(1).clamp(min=1e-30)[..., None]
+
+
+def overall_mean(features: Tensor, members: Tensor) -> Tensor:
+    """Mean [tasks, 1, width] of all samples, by their weights in all classes together."""
+    weights = members.sum(-1, keepdim=True)  # [T, n, 1]
+    return (weights * features).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
 
 
 def squared_distances(queries: Tensor, centres: Tensor) -> Tensor:
@@ -75,7 +66,6 @@ def squared_distances(queries: Tensor, centres: Tensor) -> Tensor:
         centres: [tasks, way, width].
 
     Example:
-        >>> import torch
         >>> squared_distances(torch.tensor([[[3.0, 4.0]]]), torch.zeros(1, 1, 2)).item()
         25.0
     """
@@ -95,23 +85,18 @@ def partial_distances(
 ) -> tuple[Tensor, Tensor]:
     """Mean squared differences over the views that two samples share.
 
+    With the weighting `"view"`, the mean over shared views of the mean squared difference per
+    feature; with `"feature"`, every feature of the shared views counts the same.
+
     Args:
         left: per view [tasks, n, width].
         right: per view [tasks, m, width].
         left_mask: bool [tasks, n, V].
         right_mask: bool [tasks, m, V].
-        weighting: `"view"`: mean over shared views of the mean squared difference per feature;
-            `"feature"`: every feature of the shared views counts the same.
+        weighting: `"view"` or `"feature"`.
 
     Returns:
-        distances: [tasks, n, m], zero for pairs that share no view.
-        shared: bool [tasks, n, m], whether they share one.
-
-    Example:
-        >>> one, two = torch.tensor([[[1.0], [2.0]]]), torch.tensor([[[4.0]]])
-        >>> both = torch.ones(1, 2, 1, dtype=torch.bool)
-        >>> partial_distances([one], [two], both, both[:, :1])[0].flatten().tolist()
-        [9.0, 4.0]
+        Distances [tasks, n, m], zero for pairs that share no view, and whether they share one.
     """
     total = weight = left[0].new_zeros(())
     for view, (a, b) in enumerate(zip(left, right, strict=True)):

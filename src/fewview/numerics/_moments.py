@@ -33,11 +33,6 @@ class ViewMoments:
             deviations; as gathered the deviations themselves, merged at most count - 1 rows. Or
             that sum itself, [d, d], where there are more samples than features.
         summed: whether `spread` is the sum.
-
-    Example:
-        >>> moments = ViewMoments.of(torch.tensor([[0.0], [2.0], [4.0]]))
-        >>> moments.count, moments.mean.item(), moments.covariance().item()
-        (3, 2.0, 4.0)
     """
 
     count: int
@@ -49,7 +44,7 @@ class ViewMoments:
     def of(cls, rows: Tensor) -> ViewMoments:
         """Gather from rows [n, d]; products are taken in their own dtype and summed in float64."""
         array = rows.numpy()
-        mean = array.mean(axis=0, dtype=np.float64)
+        mean = array.mean(axis=0, dtype=np.float64)  # Eq. 3 [eq:3]
         if len(array) <= array.shape[1]:
             return cls(len(array), torch.from_numpy(mean), torch.from_numpy(array - mean))
         total = _deviations(array, mean, array[:0])
@@ -79,10 +74,7 @@ class ViewMoments:
         root = torch.cat([*roots, between])
         if len(roots) == 2 and len(root) <= root.shape[1]:
             return ViewMoments(count, mean, root)
-        total = _products(root)
-        for part in (self, other):
-            if part.summed:
-                total += part.spread
+        total = sum((part.spread for part in (self, other) if part.summed), _products(root))
         return ViewMoments(count, mean, total, summed=True)
 
     def scatter(self) -> Tensor:
@@ -153,15 +145,6 @@ class ClassStatistics:
     Attributes:
         view_dims: width of every view.
         classes: label -> view name -> moments; a class that never showed a view lacks it.
-
-    Example:
-        >>> data = MultiViewData({"a": [[0.0], [2.0], [5.0]]}, labels=["x", "x", "y"])
-        >>> whole = ClassStatistics.of(data)
-        >>> round(whole.classes["x"]["a"].covariance().item(), 9)
-        2.0
-        >>> parts = ClassStatistics.of(data[:1]).merge(ClassStatistics.of(data[1:]))
-        >>> parts.classes["x"]["a"].mean.item()
-        1.0
     """
 
     view_dims: dict[str, int]

@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 FunctionAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -41,15 +42,6 @@ def minimise_lbfgs(
         enough: a task also stops when its value is at most this, for functions whose infimum is
             known but not attained.
 
-    Returns:
-        The minimisers, shaped like `start`.
-
-    Example:
-        >>> target = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
-        >>> def bowl(x):
-        ...     return ((x - target) ** 2).sum(1), 2 * (x - target)
-        >>> torch.allclose(minimise_lbfgs(bowl, torch.zeros(2, 2)), target)
-        True
     """
     if tol is None:
         tol = 1e-7 if start.dtype == torch.float64 else 1e-4
@@ -167,73 +159,40 @@ def _weak_wolfe(
     return (*best, found)
 
 
+def make_adam(
+    parameters: Sequence[Tensor], learning_rate: float, betas: tuple[float, float] = (0.9, 0.999)
+) -> torch.optim.Adam:
+    """Adam (Kingma and Ba 2015) for some tensors; every entry moves on its own: tasks do not mix.
+
+    The fused form is up to three times as fast. It moves the entries of a view of a larger tensor
+    that are next to each other in memory, whoever they belong to, so such views are refused.
+    """
+    if not all(parameter.is_contiguous() for parameter in parameters):
+        raise ValueError("Adam moves whole tensors, not views of them")
+    return torch.optim.Adam(list(parameters), lr=learning_rate, betas=betas, fused=True)
+
+
+def take_step(optimiser: torch.optim.Adam, gradients: Sequence[Tensor | None]) -> None:
+    """Move the optimiser's tensors against their gradients, in place; None leaves one alone."""
+    parameters = [item for group in optimiser.param_groups for item in group["params"]]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    optimiser.step()
+    for parameter in parameters:
+        parameter.grad = None
+
+
 def minimise_adam(
-    gradient: Callable[[Tensor], Tensor],
-    start: Tensor,
-    *,
-    learning_rate: float,
-    steps: int,
-    betas: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-8,
+    gradient: Callable[[Tensor], Tensor], start: Tensor, *, learning_rate: float, steps: int
 ) -> Tensor:
-    """Take a fixed number of Adam steps (Kingma and Ba 2015); every entry moves on its own.
-
-    Args:
-        gradient: takes x and returns the gradient there, of the same shape.
-        start: where to start; not changed.
-        learning_rate: size of a step.
-        steps: number of steps.
-        betas: decay of the first and second moment.
-        epsilon: added to the root of the second moment.
-
-    Example:
-        >>> x = minimise_adam(lambda x: 2 * x, torch.ones(1), learning_rate=0.1, steps=200)
-        >>> bool(x.abs() < 1e-2)
-        True
-    """
-    x = start.clone()
-    adam = Adam(x, learning_rate, betas=betas, epsilon=epsilon)
+    """Take a fixed number of Adam steps from `start`; `gradient` takes and returns its shape."""
+    x = start.clone(memory_format=torch.contiguous_format)
+    first, second = torch.zeros_like(x), torch.zeros_like(x)
+    count = torch.zeros((), device=x.device)  # float32, as the fused form wants it
+    # The function behind `torch.optim.Adam`, whose object costs as much as a step of a small task.
     for _ in range(steps):
-        adam.step(x, gradient(x))
+        adam(
+            [x], [gradient(x)], [first], [second], [], [count], fused=True, lr=learning_rate,
+            beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, maximize=False,
+        )  # fmt: skip
     return x
-
-
-class Adam:
-    """The state of Adam (Kingma and Ba 2015) for one tensor that is moved in place.
-
-    Args:
-        parameter: what will be moved; gives the shape of the moments.
-        learning_rate: size of a step.
-        betas: decay of the first and second moment.
-        epsilon: added to the root of the second moment.
-
-    Example:
-        >>> x = torch.ones(2)
-        >>> Adam(x, 0.1).step(x, torch.tensor([5.0, -0.01]))
-        >>> [round(value, 3) for value in x.tolist()]  # the first step has the size of the rate
-        [0.9, 1.1]
-    """
-
-    def __init__(
-        self,
-        parameter: Tensor,
-        learning_rate: float,
-        *,
-        betas: tuple[float, float] = (0.9, 0.999),
-        epsilon: float = 1e-8,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.betas = betas
-        self.epsilon = epsilon
-        self.count = 0
-        self.first = torch.zeros_like(parameter)
-        self.second = torch.zeros_like(parameter)
-
-    def step(self, parameter: Tensor, gradient: Tensor) -> None:
-        """Move `parameter` against `gradient`, in place."""
-        self.count += 1
-        one, two = self.betas
-        self.first.lerp_(gradient, 1 - one)
-        self.second.mul_(two).addcmul_(gradient, gradient, value=1 - two)
-        root = (self.second.sqrt() / (1 - two**self.count) ** 0.5).add_(self.epsilon)
-        parameter.addcdiv_(self.first, root, value=-self.learning_rate / (1 - one**self.count))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._distances import class_means
 
 PADDINGS = ("episode", "zero", "support", "base")
 
@@ -30,24 +31,8 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
     - `"support"`: the mean over the supports that have it, else `"episode"`;
     - `"base"`: the mean over the base set.
 
-    Where nobody in the episode has the view, the base mean is taken, or zeros without a base set.
-
-    Args:
-        batch: tasks; not changed.
-        rule: one of `PADDINGS`.
-        base_means: per view a tensor [width].
-
-    Example:
-        >>> one = torch.tensor([[[1.0], [0.0]]])
-        >>> batch = EpisodeBatch(
-        ...     support=(one,), query=(torch.tensor([[[3.0]]]),),
-        ...     support_mask=torch.tensor([[[True], [False]]]),
-        ...     query_mask=torch.tensor([[[True]]]),
-        ...     support_labels=torch.tensor([[0, 1]]), query_labels=None,
-        ...     seeds=torch.tensor([0]), way=2, view_names=("a",),
-        ... )
-        >>> pad(batch, "episode").support[0].flatten().tolist()
-        [1.0, 2.0]
+    Where nobody in the episode has the view, the base mean [width] of the view is taken, or zeros
+    without a base set.
     """
     if rule not in PADDINGS:
         raise FewviewError(f"padding {rule!r} is not one of {', '.join(PADDINGS)}")
@@ -56,21 +41,15 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
     members = batch.one_hot()
     supports: list[Tensor] = []
     queries: list[Tensor] = []
-    for view in range(batch.n_views):
-        x_s, x_q = batch.support[view], batch.query[view]
+    for view, (x_s, x_q) in enumerate(zip(batch.support, batch.query, strict=True)):
         m_s = batch.support_mask[..., view].to(x_s.dtype)  # [T, N_S]
         m_q = batch.query_mask[..., view].to(x_q.dtype)
         base = None if base_means is None else base_means[view].to(x_s)
         fallback = _fallback(rule, x_s, x_q, m_s, m_q, base)  # [T, d]
         seen = members * m_s[..., None]  # [T, N_S, K]
-        count = seen.sum(1)  # [T, K]
-        class_sum = seen.transpose(1, 2) @ x_s  # [T, K, d]
-        class_mean = torch.where(
-            count[..., None] > 0, class_sum / count[..., None].clamp(min=1e-30), fallback[:, None]
-        )
-        own = class_mean.gather(
-            1, batch.support_labels[..., None].expand(-1, -1, class_mean.shape[-1])
-        )
+        known = seen.sum(1)[..., None] > 0  # [T, K, 1]
+        means = torch.where(known, class_means(x_s, seen), fallback[:, None])  # [T, K, d]
+        own = means.gather(1, batch.support_labels[..., None].expand(-1, -1, x_s.shape[-1]))
         supports.append(torch.where(batch.support_mask[..., view, None], x_s, own))
         queries.append(torch.where(batch.query_mask[..., view, None], x_q, fallback[:, None]))
     return replace(batch, support=tuple(supports), query=tuple(queries))
@@ -79,6 +58,7 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
 def _fallback(
     rule: str, x_s: Tensor, x_q: Tensor, m_s: Tensor, m_q: Tensor, base: Tensor | None
 ) -> Tensor:
+    """What a gap of one view is filled with where the class does not say, [tasks, width]."""
     zeros = x_s.new_zeros(x_s.shape[0], x_s.shape[-1])
     last = zeros if base is None else base.expand_as(zeros)
     if rule == "zero":

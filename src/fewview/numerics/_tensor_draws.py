@@ -1,8 +1,8 @@
 """Random numbers inside methods: keyed by (task seed, stream name, index), in torch.
 
-The generator of `views/random.py` (SplitMix64 at random positions) in integer torch operations, so
-that a batch of one equals a batch of many and a CPU equals a GPU. Nothing in `methods/` touches a
-global generator.
+The generator of `ground/_draws.py` (SplitMix64 at random positions) in integer torch operations,
+so that a batch of one equals a batch of many and a CPU equals a GPU. Nothing in `methods/` touches
+a global generator.
 """
 
 from __future__ import annotations
@@ -55,22 +55,12 @@ def streams(seeds: Tensor, *names: object) -> Tensor:
 
 
 def substreams(states: Tensor, index: Tensor) -> Tensor:
-    """Derive a stream per (state, index); the shapes are broadcast.
-
-    Example:
-        >>> substreams(torch.arange(3)[:, None], torch.arange(5)).shape
-        torch.Size([3, 5])
-    """
+    """Derive a stream per (state, index); the shapes are broadcast."""
     return _mix_(_mix_(states.clone()) ^ _mix_(index + _signed(GOLDEN)))
 
 
 def raw(states: Tensor, count: int) -> Tensor:
-    """Draw raw 64-bit numbers as int64, [*states.shape, count].
-
-    Example:
-        >>> hex(int(raw(torch.zeros(1, dtype=torch.int64), 1)) & (2**64 - 1))
-        '0xe220a8397b1dcdaf'
-    """
+    """Draw raw 64-bit numbers as int64, [*states.shape, count]."""
     steps = torch.arange(1, count + 1, device=states.device) * _signed(GOLDEN)
     return _mix_(states[..., None] + steps)
 

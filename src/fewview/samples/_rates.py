@@ -1,8 +1,8 @@
 """What a missing rate is, how large it can be, and how others count it.
 
-The missing rate eta is the share of missing (sample, view) cells among all cells of a task (Eq. 1
-[eq:2] of the paper); every sample keeps at least one view, so eta <= 1 - 1/V. `convert_rate` is the
-one place where the rates of others become ours and back.
+The missing rate eta is the share of missing (sample, view) cells among all cells of a task
+(`MultiViewData.missing_rate`); every sample keeps at least one view, so eta <= 1 - 1/V.
+`convert_rate` is the one place where the rates of others become ours and back.
 """
 
 from __future__ import annotations

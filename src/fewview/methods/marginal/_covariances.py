@@ -65,10 +65,7 @@ class MarginalStatistics:
             self.products = torch.zeros(width, width, dtype=torch.float64)
 
     def update(self, data: MultiViewData) -> MarginalStatistics:
-        """Add labelled, scaled samples; returns self.
-
-        Samples are projected in their own dtype, a few thousand at a time; sums are float64.
-        """
+        """Add labelled, scaled samples, projected in their own dtype and summed in float64."""
         places = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())].numpy()
         blocks = list(data.views.values())
         dtype = np.result_type(*blocks)
@@ -131,11 +128,7 @@ class MarginalStatistics:
         return torch.tensor([known[label] for label in labels], dtype=torch.int64)
 
     def moments(self, *, one_class: bool = False) -> Moments:
-        """Mean, within-class, between-class and total covariance, unshrunk.
-
-        Args:
-            one_class: accept samples of one class, whose between-class covariance is zero.
-        """
+        """Mean and unshrunk covariances: within classes, between (zero of `one_class`), total."""
         if len(self.labels) < (1 if one_class else 2):
             raise FewviewError(
                 f"the base set has {len(self.labels)} class(es); how much classes differ can be "
@@ -196,12 +189,10 @@ class Moments:
 
     def repaired(self) -> Moments:
         """Make every matrix positive semi-definite: pairwise moments need not be."""
-        return replace(
-            self,
-            within=_nearest(self.within, self.dims),
-            between=_nearest(self.between, self.dims),
-            total=_nearest(self.total, self.dims),
+        within, between, total = (
+            _nearest(matrix, self.dims) for matrix in (self.within, self.between, self.total)
         )
+        return replace(self, within=within, between=between, total=total)
 
     def shrunk(self, shrinkage: float, prior: float, prior_detail: float = 0.5) -> Gaussians:
         """S and B of the model, shrunk view by view so that views do not touch each other.
@@ -210,12 +201,8 @@ class Moments:
         all of them to one sphere would make those with little variance worthless. B = (1 - b) B +
         b D R D, where R are the correlations of all samples, a tenth of the way to none, which tell
         what a class mean in one view says about other views, and D how far class means lie apart
-        in every component, see `apart`. A millionth of the total variance keeps S invertible.
-
-        Args:
-            shrinkage: a, from 0 to 1.
-            prior: b, from 0 to 1.
-            prior_detail: see `apart`, from 0 to 1.
+        in every component, see `apart`. A millionth of the total variance keeps S invertible. The
+        shrinkage a, the prior b and its detail are from 0 to 1.
         """
         size = self.block_means(self.total).clamp(min=1e-12)
         own = self.within.diagonal()
@@ -235,10 +222,8 @@ class Moments:
         a view has the variance of its block of B. With all of it, a component has its own. With C
         base classes the logarithm of that has the error trigamma((C - 1) / 2) even if nothing else
         were wrong, so the ratios to the variances of samples are pulled to their mean in the view
-        as far as this error explains how they differ (empirical Bayes).
-
-        Args:
-            detail: share of the logarithms of the ratios that is kept, from 0 to 1.
+        as far as this error explains how they differ (empirical Bayes); of their logarithms the
+        share `detail` is kept.
         """
         spread = self.total.diagonal().clamp(min=1e-12)
         between = self.between.diagonal().clamp(min=0)

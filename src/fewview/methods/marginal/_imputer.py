@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from fewview.ground._errors import FewviewError
+from fewview.engine._parameters import check_numbers
 from fewview.methods.marginal._covariances import MarginalStatistics
-from fewview.methods.marginal._model import Gaussians, conditional_gain
+from fewview.methods.marginal._model import Gaussians, conditional_gains, filled_in
 from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
@@ -54,10 +54,7 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             X: samples, some of which may lack views.
             y: their labels; without labels all samples count as one population.
         """
-        if not 0 <= self.shrinkage <= 1:
-            raise FewviewError(f"shrinkage is {self.shrinkage!r}; it must be a number from 0 to 1")
-        if not isinstance(self.components, int) or self.components < 1:
-            raise FewviewError(f"components is {self.components!r}; it must be a whole number >= 1")
+        check_numbers(self, shares=("shrinkage",), whole={"components": 1})
         data = as_data(X, y)
         self.scaling_: ViewScaling = fit_scaling(data, "standard")
         scaled = self.scaling_.transform(data, np.float64)
@@ -125,18 +122,13 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _conditional(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Mean [n, d] and per view covariance [n, d_v, d_v] of components, pattern by pattern."""
         model = self.model_
-        total, mean = model.within + model.between, rows.clone()
+        total, mean = model.within + model.between, filled_in(model, rows, mask)
         covariances = [torch.zeros(len(rows), w, w, dtype=rows.dtype) for w in model.dims]
-        patterns, pattern = torch.unique(mask, dim=0, return_inverse=True)
-        for index in range(len(patterns)):
-            members = (pattern == index).nonzero()[:, 0]
-            seen, gone, gain = conditional_gain(model, patterns[index])
-            step = (rows[members][:, seen] - model.mean[seen]) @ gain
-            mean[members[:, None], gone] = model.mean[gone] + step
+        for members, seen, gone, gain in conditional_gains(model, mask):
             rest = torch.zeros_like(total)
             rest[gone[:, None], gone] = total[gone][:, gone] - total[gone][:, seen] @ gain
-            start = 0
-            for view, width in enumerate(model.dims):
-                covariances[view][members] = rest[start : start + width, start : start + width]
-                start += width
+            blocks = torch.split(rest, list(model.dims))
+            ends = np.cumsum(model.dims).tolist()
+            for view, (block, end, width) in enumerate(zip(blocks, ends, model.dims, strict=True)):
+                covariances[view][members] = block[:, end - width : end]
         return mean, covariances

@@ -4,60 +4,50 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import wraps
+from threading import Lock
 from typing import Any, ClassVar, cast
 
-import numpy as np
 import torch
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 from sklearn.base import clone
 from torch import Tensor
 
 from fewview.engine._explaining import Explanation, add_other_queries
 from fewview.engine._method import Method
-from fewview.engine._parameters import choose
+from fewview.engine._parameters import check_numbers, choose, gather_options
 from fewview.engine._registry import register
 from fewview.engine._state import Prepared, State, Tags
-from fewview.episodes._pretended import Fold, enough_classes
-from fewview.episodes._sampler import Episodes
+from fewview.episodes._pretended import enough_classes
 from fewview.episodes._task import TaskSpec
-from fewview.ground._errors import FewviewError, FewviewWarning
-from fewview.methods.marginal._balance import balanced_softmax
-from fewview.methods.marginal._covariances import MarginalStatistics, Moments
-from fewview.methods.marginal._model import (
-    Evidence,
-    Gaussians,
-    Kept,
-    filled_in,
-    gather_evidence,
-    posterior,
-    predictive_scores,
-    variational_scores,
-)
-from fewview.methods.marginal._projection import Projection, fit_projection
+from fewview.ground._errors import FewviewWarning
+from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._folds import FoldScorer
+from fewview.methods.marginal._model import predictive_scores
+from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._reasons import explain_queries
+from fewview.methods.marginal._rounds import (
+    MarginalState,
+    Rule,
+    evidence_of,
+    restructured,
+    score_alone,
+    score_together,
+)
 from fewview.methods.marginal._settings import (
-    Scorer,
     Settings,
     SettingsChoice,
     choose_settings,
     natural_scaling,
 )
 from fewview.methods.marginal._unlabelled import gaussians_alone
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
-from fewview.samples._scaling import SCALINGS, fit_scaling
+from fewview.samples._scaling import SCALINGS
 
 SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
-# Share of the rounds over which the temperature rises to its full value.
-RISE = 0.3
-# A task has settled when no responsibility changes by more than this; on base classes smaller
-# values change accuracy by less than 0.1 points.
-SETTLED = 0.1
-# Error of class masses (of their logarithms) that is good enough before the last round.
-LOOSE = 1e-3
 # Factors of final scores where calibration is not chosen: those with the smallest calibration error
 # on base classes at missing rate 0.3 (benchmarks/marginal_calibration.py). Three data sets with 6
 # to 9 base classes want larger ones than three with 30 to 80; between nothing was measured.
@@ -66,22 +56,17 @@ TOGETHER = {"unknown": 0.5, "few": 0.7, "many": 0.3}
 ALONE = {"unknown": 0.5, "few": 0.7, "many": 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary.
 COMPONENTS_ALONE = 64
-_choices: LRUCache[Hashable, SettingsChoice] = LRUCache(256)
+# Preparing does not depend on the task once the settings are fixed.
+ANY_TASK = TaskSpec(way=2)
 
 
-@dataclass(frozen=True)
-class MarginalState(State):
-    """What Marginal learnt from base classes.
-
-    Attributes:
-        projection: preprocessing of every view.
-        model: mean and covariances.
-        settings: with which queries are scored.
-    """
-
-    projection: Projection
-    model: Gaussians
-    settings: Settings
+def _question(
+    method: Marginal, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
+) -> Hashable:
+    """All that chosen settings depend on."""
+    asked = (task.way, task.shot, task.queries, task.missing.describe(), task.eta)
+    given = tuple((frozen or {}).items())
+    return base.fingerprint, method.key(), str(method.torch_device), asked, given
 
 
 def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
@@ -115,7 +100,7 @@ class Marginal(Method):
     2023), their class masses pulled towards equal ones as far as `balance` says.
 
     Without base classes the covariances come from unlabelled rows (`fit_base` with samples that
-    have no labels) and the supports; see `marginal/alone.py`.
+    have no labels) and the supports.
 
     Two scores: `"predictive"`, the default, is the exact log-likelihood of the query given the
     supports of a class, the log-likelihood ratio of the model; it knows how unsure a class mean
@@ -207,20 +192,13 @@ class Marginal(Method):
         choose("scoring", self.scoring, SCORES)
         choose("structure", self.structure, STRUCTURES)
         choose("settings", self.settings, ("auto", "default"))
-        for name in ("shrinkage", "prior", "prior_detail", "anneal", "balance"):
-            value = getattr(self, name)
-            if value is None or (name == "balance" and value == "auto"):
-                continue
-            if isinstance(value, (str, bool)) or not 0 <= value <= 1:
-                raise FewviewError(f"{name} is {value!r}; it must be a number from 0 to 1")
-        for name in ("temperature", "calibration"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise FewviewError(f"{name} is {value!r}; it must be a positive number")
-        for name, low in (("components", 1), ("rank", 1), ("n_iter", 0)):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < low):
-                raise FewviewError(f"{name} is {value!r}; it must be a whole number >= {low}")
+        shares = ("shrinkage", "prior", "prior_detail", "anneal")
+        check_numbers(
+            self,
+            positive=("temperature", "calibration"),
+            shares=shares if self.balance == "auto" else (*shares, "balance"),
+            whole={"components": 1, "rank": 1, "n_iter": 0},
+        )
 
     def spell_parameter(self, name: str) -> str:
         """On the command line `score` means `scoring`."""
@@ -255,6 +233,7 @@ class Marginal(Method):
         stated = TOGETHER if self.transductive else ALONE
         return replace(Settings(calibration=stated[count]), **self.fixed())
 
+    @cached(LRUCache(256), key=_question, lock=Lock())
     def choose_settings(
         self, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
     ) -> SettingsChoice:
@@ -266,72 +245,23 @@ class Marginal(Method):
             frozen: settings that keep these values.
         """
         frozen = frozen or {}
-        shape = (task.way, task.shot, task.queries)
-        question = (*shape, task.missing.describe(), task.eta, *frozen.items())
-        key = (base.fingerprint, self.key(), str(self.torch_device), question)
-
-        def make() -> SettingsChoice:
-            return choose_settings(
-                base,
-                task,
-                self.random_state,
-                self.fold_scorer(),
-                start=replace(self.resolved(len(base.classes)), **frozen),
-                fixed=(*self.fixed(), *frozen),
-                transductive=self.transductive,
-            )
-
-        if key not in _choices:
-            _choices[key] = make()
-        return _choices[key]
-
-    def fold_scorer(self) -> Scorer:
-        """Return a function that scores pretended tasks, which keeps what settings share."""
-        # With the most components that were asked for; fewer are the first of them.
-        projected: dict[Any, tuple[int, Moments, ViewTensors]] = {}
-        # Evidence of the latest model, per fold and kind of task: temperature, annealing, balance
-        # and calibration do not change it.
-        latest: dict[Any, tuple[Any, tuple[Evidence, Tensor, Tensor]]] = {}
-        # What balanced and unbalanced tasks of a fold share under the latest model.
-        shared: tuple[Any, Kept] = (None, Kept())
-
-        def score(settings: Settings, fold: Fold, episodes: Episodes) -> Tensor:
-            nonlocal shared
-            step, most = (id(fold), settings.scaling), settings.components
-            model_key = (*step, most, settings.shrinkage, settings.prior, settings.prior_detail)
-            place = (id(fold), id(episodes))
-            with torch.no_grad():
-                if place not in latest or latest[place][0] != model_key:
-                    if step not in projected or projected[step][0] < most:
-                        projected[step] = (most, *self._projected(fold, settings))
-                    moments, samples = leading(*projected[step][1:], most)
-                    model = _restructured(moments, settings, self.structure)
-                    state = MarginalState(Projection.identity(model.dims), model, settings)
-                    state = state.to(self.torch_device, self.torch_dtype)
-                    if shared[0] != model_key:
-                        shared = (model_key, Kept())
-                    begun = self._begin(samples.gather(episodes), state, shared[1])
-                    latest[place] = (model_key, begun)
-                return self._end(*latest[place][1], settings).cpu()
-
-        return score
-
-    def _projected(self, fold: Fold, settings: Settings) -> tuple[Moments, ViewTensors]:
-        """Moments of the classes that stay base classes, and the components of the others."""
-        scaling = fit_scaling(fold.known, settings.scaling)
-        known, unknown = (
-            scaling.transform(part, np.float64) for part in (fold.known, fold.unknown)
+        return choose_settings(
+            base,
+            task,
+            self.random_state,
+            self.fold_scorer(),
+            start=replace(self.resolved(len(base.classes)), **frozen),
+            fixed=(*self.fixed(), *frozen),
+            transductive=self.transductive,
         )
-        projection = fit_projection(known, settings.components)
-        samples = ViewTensors.of(unknown, dtype=torch.float64)
-        rows = projection.apply(samples.views, samples.mask)
-        ends = np.cumsum(projection.dims).tolist()
-        views = tuple(
-            rows[:, end - width : end].to(self.torch_device, self.torch_dtype)
-            for end, width in zip(ends, projection.dims, strict=True)
-        )
-        components = ViewTensors(views, samples.mask.to(self.torch_device), samples.view_names)
-        return MarginalStatistics(projection).update(known).moments(), components
+
+    def fold_scorer(self) -> FoldScorer:
+        """What scores pretended tasks as this method would, whatever the settings."""
+        return FoldScorer(self._rule, self.torch_device, self.torch_dtype)
+
+    @property
+    def _rule(self) -> Rule:
+        return gather_options(Rule, self, {})
 
     def _with(self, settings: Settings) -> Marginal:
         """Return the same method with fixed settings."""
@@ -356,11 +286,8 @@ class Marginal(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances, with the settings as far as they are given."""
-        settings = self.resolved(len(base.classes))
-        projection = fit_projection(base, settings.components)
-        moments = MarginalStatistics(projection).update(base).moments()
-        model = _restructured(moments, settings, self.structure)
-        return MarginalState(projection, model, settings)
+        projection = fit_projection(base, self.resolved().components)
+        return self.prepare_statistics(MarginalStatistics(projection).update(base), task, seed)
 
     def start_statistics(self, sample: MultiViewData) -> MarginalStatistics:
         """Empty statistics in the principal axes of a sample, for a base set in parts."""
@@ -393,9 +320,9 @@ class Marginal(Method):
     def prepare_statistics(
         self, statistics: MarginalStatistics, task: TaskSpec, seed: int
     ) -> MarginalState:
-        """The model from sums; settings are those that `chosen_on` chose, given or stated."""
+        """The model from sums; settings are those that `chosen_for` chose, given or stated."""
         settings = self.resolved(len(statistics.labels))
-        model = _restructured(statistics.moments(), settings, self.structure)
+        model = restructured(statistics.moments(), settings, self.structure)
         return MarginalState(statistics.projection, model, settings)
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
@@ -404,21 +331,6 @@ class Marginal(Method):
         components = COMPONENTS_ALONE if self.components is None else self.components
         projection, model = gaussians_alone(rows, components)
         return MarginalState(projection, model, settings)
-
-    def evidence(
-        self, batch: EpisodeBatch, state: MarginalState, kept: Kept | None = None
-    ) -> Evidence:
-        """What the samples of some scaled tasks say about class means."""
-        support = state.projection.apply(batch.support, batch.support_mask)
-        query = state.projection.apply(batch.query, batch.query_mask)
-        support_mask, query_mask = batch.support_mask, batch.query_mask
-        if self.structure == "imputed":
-            support = filled_in(state.model, support, support_mask)
-            query = filled_in(state.model, query, query_mask)
-            support_mask, query_mask = torch.ones_like(support_mask), torch.ones_like(query_mask)
-        return gather_evidence(
-            state.model, support, query, support_mask, query_mask, self.rank, kept
-        )
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
@@ -436,55 +348,7 @@ class Marginal(Method):
         return out
 
     def _scores(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:
-        return self._end(*self._begin(batch, state), state.settings)
-
-    def _begin(
-        self, batch: EpisodeBatch, state: MarginalState, kept: Kept | None = None
-    ) -> tuple[Evidence, Tensor, Tensor]:
-        """What the samples say, supports' weights, and the scores of every query alone."""
-        evidence = self.evidence(batch, state, kept)
-        members = batch.one_hot()
-        belief = posterior(evidence, members)
-        if self.scoring == "predictive":
-            counts = evidence.counts(members, evidence.support_pattern)
-            scores = predictive_scores(evidence, belief, counts)
-        else:
-            scores = variational_scores(evidence, belief)
-        return evidence, members, scores
-
-    def _end(
-        self, evidence: Evidence, members: Tensor, scores: Tensor, settings: Settings
-    ) -> Tensor:
-        """Use the queries together where that is wanted and possible; calibrate."""
-        if not self.transductive or scores.shape[1] == 1 or self.n_iter == 0:
-            return settings.calibration * scores
-        scores = self._rounds(evidence, members, scores, settings)
-        log_r, _ = balanced_softmax(settings.temperature * scores, settings.balance)
-        return settings.calibration * log_r
-
-    def _rounds(
-        self, evidence: Evidence, members: Tensor, scores: Tensor, settings: Settings
-    ) -> Tensor:
-        """Rounds of expectation maximisation; a task stops when its queries have settled."""
-        out = scores.clone()
-        open_tasks = torch.arange(len(out), device=out.device)
-        before, potentials = torch.zeros_like(scores), scores.new_zeros(len(out), out.shape[2])
-        for index in range(self.n_iter):
-            done = min(1.0, index / (RISE * self.n_iter))
-            factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
-            log_r, potentials = balanced_softmax(
-                factor * scores, settings.balance, start=potentials, tol=LOOSE
-            )
-            r = log_r.exp()
-            moving = (r - before).abs().amax((1, 2)) > SETTLED
-            if done == 1.0 and not bool(moving.all()):
-                open_tasks, r, potentials = open_tasks[moving], r[moving], potentials[moving]
-                evidence, members = evidence.tasks(moving), members[moving]
-                if not len(open_tasks):
-                    break
-            scores = variational_scores(evidence, posterior(evidence, members, r))
-            out[open_tasks], before = scores, r
-        return out
+        return score_together(*score_alone(batch, state, self._rule), state.settings, self._rule)
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Projected samples, one precision and its inverse per class, information of patterns."""
@@ -522,11 +386,10 @@ class Marginal(Method):
         A class without supports has its mean anywhere around the common one, so its predictive
         score is that of a sample of an unknown class.
         """
-        evidence = self.evidence(batch, cast(MarginalState, state))
+        evidence = evidence_of(batch, cast(MarginalState, state), self._rule)
         members = batch.one_hot()
         members = torch.cat([members, torch.zeros_like(members[..., :1])], dim=-1)
-        counts = evidence.counts(members, evidence.support_pattern)
-        scores = predictive_scores(evidence, posterior(evidence, members), counts)
+        scores = predictive_scores(evidence, members)
         return scores[..., :-1] - scores[..., -1:]
 
     def describe_choice(self, state: State) -> str:
@@ -541,30 +404,3 @@ class Marginal(Method):
     def settled(self, state: State) -> Marginal:
         """The same method with the settings that were chosen."""
         return self._with(cast(MarginalState, state).settings)
-
-
-def leading(moments: Moments, samples: ViewTensors, components: int) -> tuple[Moments, ViewTensors]:
-    """The first components of every view."""
-    views = tuple(view[:, :components] for view in samples.views)
-    return moments.leading(components), replace(samples, views=views)
-
-
-def _restructured(moments: Moments, settings: Settings, structure: str) -> Gaussians:
-    """Shrink the covariances, and take away what an ablation leaves out."""
-    model = moments.shrunk(settings.shrinkage, settings.prior, settings.prior_detail)
-    if structure in ("full", "imputed"):
-        return model
-    within, between = model.within, model.between
-    if structure == "no between":
-        between = torch.diag(10 * moments.block_means(moments.total).clamp(min=1e-12))
-    elif structure == "diagonal":
-        within = torch.diag(within.diagonal())
-    else:
-        widths = torch.tensor(model.dims)
-        view = torch.arange(len(widths)).repeat_interleave(widths)
-        same_view = view[:, None] == view
-        within, between = within * same_view, between * same_view
-    return replace(model, within=within, between=between)
-
-
-__all__ = ["Marginal", "MarginalState"]

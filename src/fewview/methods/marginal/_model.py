@@ -15,7 +15,8 @@ derivative of Z in the weight of the query, at zero: the first-order part of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -53,32 +54,13 @@ class Gaussians:
 
 
 def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """Sum over the coordinates of every view: [..., d] -> [..., V].
-
-    Example:
-        >>> view_sums(torch.tensor([1.0, 2.0, 3.0]), (1, 2)).tolist()
-        [1.0, 5.0]
-    """
-    ends = torch.tensor(dims, device=values.device).cumsum(0)
-    parts = [values[..., e - n : e].sum(-1) for e, n in zip(ends.tolist(), dims, strict=True)]
-    return torch.stack(parts, dim=-1)
+    """Sum over the coordinates of every view: [..., d] -> [..., V]."""
+    parts = torch.split(values, list(dims), dim=-1)
+    return torch.stack([part.sum(-1) for part in parts], dim=-1)
 
 
 def unique_patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The patterns of views that occur and which one each sample has.
-
-    Args:
-        mask: bool [n, V].
-
-    Returns:
-        patterns: bool [P, V].
-        pattern: int64 [n], positions in `patterns`.
-
-    Example:
-        >>> patterns, pattern = unique_patterns(torch.tensor([[True, False], [True, True]]))
-        >>> patterns[pattern].tolist()
-        [[True, False], [True, True]]
-    """
+    """Patterns of views that occur, bool [P, V], and which of them each row of a mask [n, V] is."""
     n_views = mask.shape[1]
     if n_views > 62:
         rows, pattern = torch.unique(mask, dim=0, return_inverse=True)
@@ -89,22 +71,24 @@ def unique_patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
     return (codes[:, None] & powers) > 0, pattern
 
 
-def conditional_gain(model: Gaussians, views: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """How the coordinates of missing views follow from those of present ones, under S + B.
+def conditional_gains(
+    model: Gaussians, mask: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """How missing views follow from present ones under S + B, for every pattern of a mask [n, V].
 
-    Args:
-        model: the Gaussians.
-        views: bool [V], the views that are present.
-
-    Returns:
-        seen: positions of present coordinates.
-        gone: positions of missing coordinates.
+    Yields:
+        rows: positions of the samples with the pattern.
+        seen: positions of their present coordinates.
+        gone: positions of their missing coordinates.
         gain: [seen, gone]; the conditional mean is mu0 + (x - mu0)[seen] @ gain.
     """
     total = (model.within + model.between).double()
-    seen, gone = model.columns(views), model.columns(~views)
-    factor = torch.linalg.cholesky(total[seen][:, seen])
-    return seen, gone, torch.cholesky_solve(total[seen][:, gone], factor)
+    patterns, pattern = unique_patterns(mask)
+    for index, views in enumerate(patterns):
+        seen, gone = model.columns(views), model.columns(~views)
+        factor = torch.linalg.cholesky(total[seen][:, seen])
+        gain = torch.cholesky_solve(total[seen][:, gone], factor)
+        yield (pattern == index).nonzero()[:, 0], seen, gone, gain
 
 
 def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
@@ -113,13 +97,10 @@ def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
     Nothing here uses it but an ablation: what is filled in is a guess, and this is what it costs
     to treat it as data.
     """
-    rows, out = samples.flatten(0, -2), samples.flatten(0, -2).clone()
-    patterns, pattern = unique_patterns(mask.flatten(0, -2))
-    for index in range(len(patterns)):
-        members = (pattern == index).nonzero()[:, 0]
-        seen, gone, gain = conditional_gain(model, patterns[index])
-        step = (rows[members][:, seen] - model.mean[seen]) @ gain.to(rows.dtype)
-        out[members[:, None], gone] = model.mean[gone] + step
+    flat, out = samples.flatten(0, -2), samples.flatten(0, -2).clone()
+    for rows, seen, gone, gain in conditional_gains(model, mask.flatten(0, -2)):
+        step = (flat[rows][:, seen] - model.mean[seen]) @ gain.to(flat.dtype)
+        out[rows[:, None], gone] = model.mean[gone] + step
     return out.reshape(samples.shape)
 
 
@@ -143,13 +124,8 @@ class Evidence:
 
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks."""
-        return Evidence(
-            self.information,
-            self.support[key],
-            self.query[key],
-            self.support_pattern[key],
-            self.query_pattern[key],
-        )
+        names = ("support", "query", "support_pattern", "query_pattern")
+        return replace(self, **{name: getattr(self, name)[key] for name in names})
 
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
@@ -203,16 +179,10 @@ def gather_evidence(
     rank: int | None = None,
     kept: Kept | None = None,
 ) -> Evidence:
-    """Bring samples into prior coordinates, pattern by pattern.
+    """Bring projected samples [T, N, d], masks [T, N, V], into prior coordinates, by pattern.
 
-    Args:
-        model: the Gaussians.
-        support: projected samples [T, N_S, d], zeros where missing.
-        query: the same [T, N_Q, d].
-        support_mask: bool [T, N_S, V].
-        query_mask: bool [T, N_Q, V].
-        rank: of the prior, see `prior_root`.
-        kept: results of earlier calls with this model and rank, which grow here.
+    For `rank` see `prior_root`; `kept` are results of earlier calls with this model and rank, which
+    grow here.
     """
     n_support = support.shape[1]
     mask = torch.cat([support_mask, query_mask], dim=1)
@@ -283,13 +253,7 @@ class Posterior:
 def posterior(
     evidence: Evidence, members: Tensor, responsibilities: Tensor | None = None
 ) -> Posterior:
-    """Combine supports and, if given, queries with weights.
-
-    Args:
-        evidence: of the samples.
-        members: weights of supports, [T, N_S, C].
-        responsibilities: weights of queries, [T, N_Q, C], or None.
-    """
+    """Combine supports, weights [T, N_S, C], and, if given, queries, weights [T, N_Q, C]."""
     counts = evidence.counts(members, evidence.support_pattern)
     shift = members.transpose(1, 2) @ evidence.support
     if responsibilities is not None:
@@ -314,21 +278,18 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> Tensor:
     return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2
 
 
-def predictive_scores(evidence: Evidence, belief: Posterior, support_counts: Tensor) -> Tensor:
+def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     """log N(x_o; m_o, (S + C)_oo) up to a constant per query: [T, N_Q, C].
 
-    Classes with the same support patterns share their precision, so one factorisation serves all
-    (class, query) pairs with the same patterns: with one shot a few thousand of them whatever the
-    number of tasks.
-
-    Args:
-        evidence: of the samples.
-        belief: about class means, from the supports alone.
-        support_counts: patterns of the supports of every class, [T, C, P].
+    Beliefs about class means come from the supports alone, weights [T, N_S, C]. Classes with the
+    same support patterns share their precision, so one factorisation serves all (class, query)
+    pairs with the same patterns: with one shot a few thousand of them whatever the number of tasks.
     """
+    belief = posterior(evidence, members)
     n_tasks, way, rank = belief.shift.shape
     n_query = evidence.query.shape[1]
-    kinds, kind = torch.unique(support_counts.flatten(0, 1), dim=0, return_inverse=True)
+    counts = evidence.counts(members, evidence.support_pattern)
+    kinds, kind = torch.unique(counts.flatten(0, 1), dim=0, return_inverse=True)
     first = torch.zeros(len(kinds), dtype=torch.int64, device=kind.device)
     first[kind.flip(0)] = torch.arange(len(kind), device=kind.device).flip(0)
     precision = belief.precision.flatten(0, 1)[first]

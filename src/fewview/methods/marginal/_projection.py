@@ -31,11 +31,6 @@ class Projection:
     Attributes:
         axes: per view [width, components].
         shift: per view [components]; a sample becomes x @ axes - shift.
-
-    Example:
-        >>> data = MultiViewData({"a": [[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]]})
-        >>> fit_projection(data, 64).dims
-        (1,)
     """
 
     axes: tuple[Tensor, ...]
@@ -57,9 +52,7 @@ class Projection:
     def apply(self, views: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Project rows and put the views side by side, zeros where a view is missing.
 
-        Args:
-            views: per view [..., width].
-            mask: bool [..., V].
+        Per view [..., width], and a mask [..., V]; the answer is [..., all components].
         """
         parts = [
             (view @ axes - shift) * mask[..., index, None]
@@ -73,11 +66,8 @@ class Projection:
 def fit_projection(data: MultiViewData, components: int) -> Projection:
     """Find the principal axes of every view of the (scaled) base set.
 
-    A view that no sample has, or that is constant, keeps one axis, so that every view has a place.
-
-    Args:
-        data: base samples.
-        components: most components of a view.
+    A view that no sample has, or that is constant, keeps one axis, so that every view has a place;
+    another has at most `components`.
     """
     axes, shifts = [], []
     for index, block in enumerate(data.views.values()):
@@ -91,6 +81,7 @@ def fit_projection(data: MultiViewData, components: int) -> Projection:
 
 
 def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:
+    """Principal axes [width, at most components] of rows [n, width], and their mean [width]."""
     n, width = rows.shape
     if n == 0:
         return np.eye(width, 1), np.zeros(width)

@@ -11,8 +11,8 @@ from fewview.engine._explaining import Explanation
 from fewview.methods.marginal._model import (
     Gaussians,
     gather_evidence,
-    posterior,
     predictive_scores,
+    unique_patterns,
 )
 from fewview.methods.marginal._projection import Projection
 from fewview.numerics._batch import EpisodeBatch
@@ -32,13 +32,6 @@ def explain_queries(
     The score is a function of the set of views used. A view's contribution is the mean of what it
     adds as the first view and what it adds as the last one, and what the views then lack to the
     whole score is shared among them in equal parts: with two views these are Shapley values.
-
-    Args:
-        batch: one scaled task.
-        model: the Gaussians.
-        projection: preprocessing of views.
-        rank: of the prior.
-        calibration: factor of the scores.
     """
     n_views, n_query = batch.n_views, batch.n_query
     mask = batch.query_mask[0]
@@ -58,9 +51,7 @@ def explain_queries(
         rank,
     )
     members = batch.one_hot()
-    belief = posterior(evidence, members)
-    counts = evidence.counts(members, evidence.support_pattern)
-    scores = predictive_scores(evidence, belief, counts)[0].double() * calibration
+    scores = predictive_scores(evidence, members)[0].double() * calibration
     scores = scores - scores.mean(-1, keepdim=True)
     scores = scores.reshape(1 + 2 * n_views, n_query, batch.way)
     whole, alone, without = scores[0], scores[1 : 1 + n_views], scores[1 + n_views :]
@@ -84,16 +75,13 @@ def explain_queries(
 def class_uncertainty(model: Gaussians, support_mask: Tensor, members: Tensor) -> Tensor:
     """Posterior variance of class means as a share of the prior variance, [way, V].
 
-    Args:
-        model: the Gaussians.
-        support_mask: bool [N_S, V].
-        members: weights of supports in classes, [N_S, way].
+    From the views that the supports have [N_S, V] and their weights in classes [N_S, way].
     """
     between = model.between.double()
     width = len(between)
     way = members.shape[1]
     information = torch.zeros(way, width, width, dtype=torch.float64, device=between.device)
-    patterns, pattern = torch.unique(support_mask, dim=0, return_inverse=True)
+    patterns, pattern = unique_patterns(support_mask)
     for index in range(len(patterns)):
         columns = model.columns(patterns[index])
         block = torch.cholesky_inverse(

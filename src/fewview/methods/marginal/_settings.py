@@ -134,7 +134,7 @@ def choose_settings(
         base: base samples, unscaled.
         task: way, shot and missing views that settings are chosen for.
         seed: of folds and tasks.
-        score: runs pretended tasks.
+        score: scores the queries of pretended tasks.
         start: settings to begin with, and to keep where nothing can be tried.
         fixed: names of settings that are not to be changed.
         transductive: whether queries will be used together.
@@ -183,12 +183,6 @@ def natural_scaling(data: MultiViewData) -> str:
     Counts, histograms and activations have no negative entries, and long tails that square roots
     shorten. On base classes that helped wherever all views are of this kind (docs/marginal.md);
     a mixture of views with and without roots did not.
-
-    Example:
-        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "shares": [[0.5, 0.5]]}))
-        'root+standard+unit'
-        >>> natural_scaling(MultiViewData({"counts": [[0.0, 3.0]], "scores": [[-0.5, 0.5]]}))
-        'standard+unit'
     """
     negative = any(bool((block < 0).any()) for block in data.views.values())
     return Settings.scaling if negative else ROOTED

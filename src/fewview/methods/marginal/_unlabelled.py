@@ -31,13 +31,6 @@ def gaussians_alone(rows: MultiViewData, components: int) -> tuple[Projection, G
     Args:
         rows: unlabelled samples and supports.
         components: most principal components of a view.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> data = MultiViewData({"a": rng.normal(size=(200, 3))})
-        >>> _, model = gaussians_alone(data, 64)
-        >>> bool(torch.allclose(model.within, model.between))
-        True
     """
     projection = fit_projection(rows, components)
     everyone = rows.with_labels(np.zeros(len(rows), dtype=np.int64))
@@ -57,16 +50,7 @@ def gaussians_alone(rows: MultiViewData, components: int) -> tuple[Projection, G
 
 
 def oas_shrinkage(covariance: Tensor, n: int) -> float:
-    """Share of a sphere in the best estimate of a covariance from n Gaussian rows, 0 to 1.
-
-    Args:
-        covariance: of the rows, divided by n, [d, d].
-        n: number of rows.
-
-    Example:
-        >>> oas_shrinkage(torch.eye(3), 5)
-        1.0
-    """
+    """Share of a sphere, 0 to 1, in the best estimate of a covariance [d, d] of n Gaussian rows."""
     width = len(covariance)
     squares = float((covariance @ covariance).diagonal().sum()) / width
     mean = float(covariance.diagonal().mean())

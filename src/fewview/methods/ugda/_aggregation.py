@@ -1,10 +1,10 @@
-"""Inverse aggregation solved exactly: latent anchors and queries in one step (Eqs. 12 and 13).
+"""Inverse aggregation solved exactly: latent anchors and queries in one step.
 
-The aggregation loss is a linear factorisation of the stacked anchors, so its minimum is known: with
-orthonormal evaluator weights the latent anchors are the principal component scores of the
-concatenated anchors and the latent queries are their projections. At full width the loss is zero
-and any isometry of the anchors' affine span does; a Cholesky factor of their Gram matrix is the
-cheapest one.
+The aggregation loss (see `_evaluator.py`) is a linear factorisation of the stacked anchors, so its
+minimum is known: with orthonormal evaluator weights the latent anchors are the principal component
+scores of the concatenated anchors and the latent queries are their projections. At full width the
+loss is zero and any isometry of the anchors' affine span does; a Cholesky factor of their Gram
+matrix is the cheapest one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRECISION = {torch.float32: 1e-3, torch.float64: 1e-2}
 def aggregate_exactly(
     anchors: Tensor, queries: Tensor, latent_dim: int | None, full_rank: bool
 ) -> tuple[Tensor, Tensor]:
-    """Latent anchors and queries that minimise Eq. 12 [eq:12] and then Eq. 13 [eq:16].
+    """Latent anchors that minimise the aggregation loss, and then the queries' likewise.
 
     Args:
         anchors: [tasks, M, D], views side by side.
@@ -53,10 +53,7 @@ def gram_coordinates(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     with one more axis on which all of them are equal; queries get the same value there, so
     distances are those of the projections. Tasks whose anchors nearly depend on each other are
     done in float64 and, where that is not enough either, by eigenvectors, which cope with any rank.
-
-    Args:
-        a: [tasks, M, D] with mean zero over M.
-        q: [tasks, N_Q, D].
+    Arguments are those of `principal_scores`.
     """
     gram = a @ a.transpose(1, 2)
     diagonal = gram.diagonal(dim1=1, dim2=2)
@@ -107,22 +104,3 @@ def principal_scores(a: Tensor, q: Tensor, latent_dim: int) -> tuple[Tensor, Ten
         axes = vectors * kept[:, None]
     axes = axes.to(a.dtype)
     return a @ axes, q @ axes
-
-
-def aggregation_loss(anchors: Tensor, latent: Tensor) -> Tensor:
-    """Smallest Eq. 12 [eq:12] that these latent anchors allow, per task.
-
-    The evaluator that fits best is a least-squares problem; what it leaves is the loss.
-
-    Args:
-        anchors: [tasks, M, D].
-        latent: [tasks, M, L].
-
-    Returns:
-        [tasks], sums of squares over anchors and features.
-    """
-    a = (anchors - anchors.mean(1, keepdim=True)).double()
-    z = (latent - latent.mean(1, keepdim=True)).double()
-    fit = z @ torch.linalg.lstsq(z, a, driver="gelsd" if a.device.type == "cpu" else None).solution
-    loss: Tensor = ((a - fit) ** 2).sum((1, 2))
-    return loss

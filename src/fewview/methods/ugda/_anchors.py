@@ -1,4 +1,4 @@
-"""Dense anchor sampling: N_F draws from the Gaussian of every support in every view (Eq. 10).
+"""Dense anchor sampling: N_F draws from the Gaussian of every support in every view.
 
 Draws are exact. The covariance of a sample is an average of class covariances plus a ridge, so
 where classes have fewer samples than features, noise in the span of the classes' factors plus
@@ -20,34 +20,22 @@ BLOCK = 1 << 24
 
 
 def sample_anchors(
-    distribution: ViewDistribution,
-    base: BaseStatistics,
-    seeds: Tensor,
-    n_anchors: int,
-    ridge: float,
+    around: ViewDistribution, base: BaseStatistics, seeds: Tensor, n_anchors: int, ridge: float
 ) -> tuple[Tensor, ...]:
     """Draw anchors from N(mean, covariance + ridge I), Eq. 10 [eq:10].
 
-    Args:
-        distribution: Gaussians of the N supports of every task.
-        base: statistics of the base classes.
-        seeds: int64 [tasks]; anchors depend on the task alone, not on the batch.
-        n_anchors: N_F, draws per support and view.
-        ridge: variance added to every feature.
-
-    Returns:
-        Per view [tasks, N * N_F, d]; anchor m belongs to support m // N_F.
+    Per view [tasks, N * N_F, d]; anchor m belongs to support m // N_F. It depends on the seed of
+    its task alone, not on the batch.
     """
     out = []
-    for v, mean in enumerate(distribution.means):
+    for v, mean in enumerate(around.means):
         n_tasks, n_support, width = mean.shape
         supports = torch.arange(n_support, device=mean.device)
-        states = substreams(streams(seeds, "anchors", v)[:, None], supports)  # [T, N]
-        near, flat = distribution.neighbours[v], states.reshape(-1)
-        if base.covariances[v].numel():
-            anchors = _dense_noise(near, base.covariances[v], flat, n_anchors, ridge, mean.dtype)
-        else:
-            anchors = _factor_noise(near, base.factors[v], flat, n_anchors, ridge, mean.dtype)
+        states = substreams(streams(seeds, "anchors", v)[:, None], supports).reshape(-1)  # [T N]
+        dense = bool(base.covariances[v].numel())
+        spread = base.covariances[v] if dense else base.factors[v]
+        noise = _dense_noise if dense else _factor_noise
+        anchors = noise(around.neighbours[v], spread, states, n_anchors, ridge, mean.dtype)
         anchors += mean.reshape(-1, 1, width)
         out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
     return tuple(out)
@@ -55,39 +43,36 @@ def sample_anchors(
 
 def _dense_noise(
     near: Neighbours,
-    covariances: Tensor,
+    spread: Tensor,
     states: Tensor,
     n_anchors: int,
     ridge: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Noise [T N, N_F, d] through one factorisation per different set of neighbours."""
-    n_classes, width, _ = covariances.shape
-    classes, _ = near.flat()
-    sets, which = torch.unique(classes, dim=0, return_inverse=True)
+    """Noise [T N, N_F, d] through one factorisation per different set of neighbours.
+
+    `spread` are the covariances of base classes, [C, d, d].
+    """
+    n_classes, width, _ = spread.shape
+    sets, which = torch.unique(near.classes.flatten(0, 1), dim=0, return_inverse=True)
     used = (sets < n_classes).double()
     weights = used / used.sum(-1, keepdim=True).clamp(min=1)
-    # float64: covariances of few samples are nearly singular before the ridge is added.
-    pooled = covariances.new_zeros(len(sets), width, width, dtype=torch.float64)
+    # The mean of the neighbours' covariances, Eq. 9 [eq:9]. In float64: covariances of few samples
+    # are nearly singular before the ridge is added.
+    pooled = spread.new_zeros(len(sets), width, width, dtype=torch.float64)
     for slot in range(sets.shape[1]):
         place = sets[:, slot].clamp(max=n_classes - 1)
-        pooled += weights[:, slot, None, None] * covariances[place]
+        pooled += weights[:, slot, None, None] * spread[place]
     nobody = used.sum(-1) == 0
     if bool(nobody.any()):  # then everyone
-        share = near.available.double() / near.available.sum().clamp(min=1)
-        pooled[nobody] = (share @ covariances.double().flatten(1)).reshape(width, width)
+        speaking = spread[near.available].double()
+        pooled[nobody] = speaking.sum(0) / max(len(speaking), 1)
     root = symmetric_root(pooled, ridge).to(dtype)
-    white = normal(states, (n_anchors, width), dtype)
-    return white @ root[which]
+    return normal(states, (n_anchors, width), dtype) @ root[which]
 
 
 def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
-    """A factor R with R' R = covariance + ridge I, [..., d, d]; any rank, ridge 0 included.
-
-    Example:
-        >>> symmetric_root(torch.eye(2, dtype=torch.float64) * 3, 1.0).diagonal().tolist()
-        [2.0, 2.0]
-    """
+    """A factor R with R' R = covariance + ridge I, [..., d, d]; any rank, ridge 0 included."""
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
     root: Tensor
     root, failed = torch.linalg.cholesky_ex(covariance + ridge * eye)
@@ -101,15 +86,18 @@ def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
 
 def _factor_noise(
     near: Neighbours,
-    factors: Tensor,
+    spread: Tensor,
     states: Tensor,
     n_anchors: int,
     ridge: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Noise [T N, N_F, d] from class factors plus white noise, methods.md 14.4."""
-    n_classes, rank, width = factors.shape
-    classes, everyone = near.flat()
+    """Noise [T N, N_F, d] of the same law, from class factors plus white noise.
+
+    With X_J the factor [r, d] of class J in `spread`, sum_J N_J^(-1/2) X_J' e_J + ridge^(1/2) e has
+    the covariance that `_dense_noise` factorises, where all e are standard normal.
+    """
+    n_classes, rank, width = spread.shape
     if ridge > 0:
         noise = normal(streams(states, "ridge"), (n_anchors, width), dtype)
         noise *= ridge**0.5
@@ -117,30 +105,21 @@ def _factor_noise(
         noise = torch.zeros(len(states), n_anchors, width, dtype=dtype, device=states.device)
     if rank == 0:
         return noise
-    weights = near.weights(dtype).flatten(0, 1)
-    size = max(1, BLOCK // (rank * width))
+
+    def add(rows: Tensor, places: Tensor, scale: Tensor, factors: Tensor) -> None:
+        """Noise in the span of one class per row; draws depend on state and class alone."""
+        white = normal(substreams(states[rows], places), (n_anchors, rank), dtype)
+        noise.index_add_(0, rows, (white * scale[:, None, None]) @ factors)
+
+    classes, weights = near.classes.flatten(0, 1), near.weights(dtype).flatten(0, 1)
     for slot in range(classes.shape[1]):
         rows = torch.nonzero(classes[:, slot] < n_classes).flatten()
-        for part in torch.split(rows, size):
+        for part in torch.split(rows, max(1, BLOCK // (rank * width))):
             place = classes[part, slot]
-            scale = weights[part, slot].sqrt()
-            noise.index_add_(
-                0, part, _class_noise(states[part], place, scale, factors[place], n_anchors)
-            )
-    rows = torch.nonzero(everyone).flatten()
+            add(part, place, weights[part, slot].sqrt(), spread[place])
+    rows = torch.nonzero(near.everyone.flatten()).flatten()
     speaking = torch.nonzero(near.available).flatten()
     share = rows.new_ones(1, dtype=dtype) / max(len(speaking), 1)
     for place in speaking[: len(speaking) * bool(len(rows))]:
-        index = place.expand(len(rows))
-        noise.index_add_(
-            0, rows, _class_noise(states[rows], index, share.sqrt(), factors[place], n_anchors)
-        )
+        add(rows, place.expand(len(rows)), share.sqrt(), spread[place])
     return noise
-
-
-def _class_noise(
-    states: Tensor, classes: Tensor, scale: Tensor, factors: Tensor, n_anchors: int
-) -> Tensor:
-    """Noise [n, N_F, d] in the span of one class per row; draws depend on state and class alone."""
-    white = normal(substreams(states, classes), (n_anchors, factors.shape[-2]), scale.dtype)
-    return (white * scale[:, None, None]) @ factors

@@ -1,4 +1,4 @@
-"""Base statistics: what UGDA carries over from base classes (Eqs. 3 and 4 [eq:3, eq:4]).
+"""Base statistics: what UGDA carries over from base classes.
 
 Means and covariance factors of every base class and view, stacked into tensors. A class that lacks
 a view, or has a single sample of it and so no covariance, is skipped for that view.
@@ -68,56 +68,32 @@ def is_dense(width: int, rank: int) -> bool:
 
 
 def stack_statistics(statistics: ClassStatistics) -> BaseStatistics:
-    """Stack class statistics into tensors (float64).
-
-    Args:
-        statistics: of the scaled base set.
-    """
-    labels = list(statistics.classes)
-    views = list(statistics.view_dims)
-    known = [
+    """Stack the statistics of the scaled base set into tensors (float64)."""
+    views = statistics.view_dims
+    known = torch.tensor(
         [
-            view in statistics.classes[label] and statistics.classes[label][view].count >= 2
-            for view in views
-        ]
-        for label in labels
-    ]
-    single = [
-        f"{label} ({view})"
-        for label in labels
-        for view, moments in statistics.classes[label].items()
-        if moments.count < 2
-    ]
-    if single:
-        warnings.warn(
-            f"base class {shorten(single)}: one sample only, which has no covariance; the class is "
-            "left out for that view",
-            FewviewWarning,
-            stacklevel=4,
-        )
-    available = torch.tensor(known, dtype=torch.bool).reshape(len(labels), len(views))
-    unknown = [repr(view) for view, has in zip(views, available.any(0), strict=True) if not has]
-    if unknown and len(unknown) < len(views):
-        warnings.warn(
-            f"no base class tells about view {shorten(unknown)}; it is used as it is, unscaled if "
-            "no base sample has it",
-            FewviewWarning,
-            stacklevel=4,
+            [view in found and found[view].count >= 2 for view in views]
+            for found in statistics.classes.values()
+        ],
+        dtype=torch.bool,
+    ).reshape(len(statistics.classes), len(views))
+    _tell_what_is_left_out(statistics, known)
+    if not known.any():
+        raise FewviewError(
+            "no base class has two samples of any view; UGDA needs covariances of base classes"
         )
     means, factors, covariances = [], [], []
-    for index, (view, width) in enumerate(statistics.view_dims.items()):
-        rows = [
-            statistics.classes[label][view] if available[place, index] else None
-            for place, label in enumerate(labels)
-        ]
-        rank = max((m.rank for m in rows if m is not None), default=0)
+    for index, (view, width) in enumerate(views.items()):
+        rows = {
+            place: found[view]
+            for place, found in enumerate(statistics.classes.values())
+            if known[place, index]
+        }
+        rank = max((moments.rank for moments in rows.values()), default=0)
         dense = is_dense(width, rank)
-        mean = torch.zeros(len(labels), width, dtype=torch.float64)
-        shape = (len(labels), width if dense else rank, width)
-        spread = torch.zeros(shape, dtype=torch.float64)
-        for place, moments in enumerate(rows):
-            if moments is None:
-                continue
+        mean = torch.zeros(len(known), width, dtype=torch.float64)
+        spread = torch.zeros(len(known), width if dense else rank, width, dtype=torch.float64)
+        for place, moments in rows.items():
             mean[place] = moments.mean
             if dense:
                 spread[place] = moments.covariance()
@@ -126,13 +102,30 @@ def stack_statistics(statistics: ClassStatistics) -> BaseStatistics:
         means.append(mean)
         covariances.append(spread if dense else torch.empty(0))
         factors.append(torch.empty(0) if dense else spread)
-    if not available.any():
-        raise FewviewError(
-            "no base class has two samples of any view; UGDA needs covariances of base classes"
+    return BaseStatistics(tuple(means), tuple(factors), tuple(covariances), known)
+
+
+def _tell_what_is_left_out(statistics: ClassStatistics, known: Tensor) -> None:
+    """Warn about classes with a single sample of a view, and views that no class has."""
+    single = [
+        f"{label} ({view})"
+        for label, found in statistics.classes.items()
+        for view, moments in found.items()
+        if moments.count < 2
+    ]
+    if single:
+        warnings.warn(
+            f"base class {shorten(single)}: one sample only, which has no covariance; the class is "
+            "left out for that view",
+            FewviewWarning,
+            stacklevel=5,
         )
-    return BaseStatistics(
-        means=tuple(means),
-        factors=tuple(factors),
-        covariances=tuple(covariances),
-        available=available,
-    )
+    views = statistics.view_dims
+    unknown = [repr(view) for view, has in zip(views, known.any(0), strict=True) if not has]
+    if unknown and len(unknown) < len(views):
+        warnings.warn(
+            f"no base class tells about view {shorten(unknown)}; it is used as it is, unscaled if "
+            "no base sample has it",
+            FewviewWarning,
+            stacklevel=5,
+        )

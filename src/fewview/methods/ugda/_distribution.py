@@ -1,4 +1,4 @@
-"""View distribution estimation and view interpolation (Eqs. 5 to 9 and 11).
+"""View distribution estimation and view interpolation.
 
 Every sample looks for its nearest base classes in each view it has; their statistics give it a
 Gaussian in every view, missing ones included. A missing view of a query becomes the centre of
@@ -29,13 +29,6 @@ class Neighbours:
         everyone: bool [tasks, N], samples that nothing is known about, for which every class with
             `available` speaks; their slots are not used.
         available: bool [C].
-
-    Example:
-        >>> near = Neighbours.of(torch.tensor([[[2, 0, 2]]]), torch.ones(3, dtype=torch.bool))
-        >>> near.classes.tolist(), near.weights(torch.float64).tolist()
-        ([[[0, 2, 3]]], [[[0.5, 0.5, 0.0]]])
-        >>> near.dense(torch.float64).tolist()
-        [[[0.5, 0.0, 0.5]]]
     """
 
     classes: Tensor
@@ -79,27 +72,14 @@ class Neighbours:
             total[self.everyone] = values[self.available].sum(0)
         return total
 
-    def dense(self, dtype: torch.dtype) -> Tensor:
-        """Weights over all classes, [tasks, N, C]."""
-        n_classes = len(self.available)
-        shape = (*self.classes.shape[:2], n_classes + 1)
-        out = torch.zeros(shape, dtype=dtype, device=self.classes.device)
-        out = out.scatter_(-1, self.classes, self.weights(dtype))[..., :n_classes]
-        share = self.available.to(dtype) / self.available.sum().clamp(min=1)
-        return torch.where(self.everyone[..., None], share, out)
-
-    def flat(self) -> tuple[Tensor, Tensor]:
-        """Classes [tasks * N, m] and `everyone` [tasks * N]."""
-        return self.classes.flatten(0, 1), self.everyone.flatten()
-
 
 @dataclass(frozen=True)
 class ViewDistribution:
     """Gaussians of N samples per task in every view.
 
     Attributes:
-        means: per view [tasks, N, d], Eq. 8 [eq:8].
-        neighbours: per view, the base classes whose covariances are averaged (Eq. 9 [eq:9]).
+        means: per view [tasks, N, d].
+        neighbours: per view, the base classes J whose covariances are averaged.
     """
 
     means: tuple[Tensor, ...]
@@ -109,16 +89,13 @@ class ViewDistribution:
 def retrieve_neighbours(
     views: tuple[Tensor, ...], mask: Tensor, base: BaseStatistics, n_neighbors: int
 ) -> Neighbours:
-    """Union over available views of the nearest base classes, Eqs. 5 to 7 [eq:5, eq:6a, eq:6b].
+    """The set J of every sample, of at most k V classes: its nearest ones in each view it has.
 
     Args:
         views: per view [tasks, N, d].
         mask: bool [tasks, N, V].
         base: statistics of C base classes.
         n_neighbors: k, base classes per available view.
-
-    Returns:
-        The set J of every sample, of at most k V classes.
     """
     found = []
     for v, x in enumerate(views):
@@ -126,36 +103,31 @@ def retrieve_neighbours(
         known = int(has.sum())
         if not known:
             continue  # a view that the base set lacks tells nothing about its classes
-        # Squared Euclidean distance up to a term of the sample, centred for precision.
+        # Euclidean distance to class means, Eq. 5 [eq:5]: its square up to a term of the sample,
+        # centred for precision.
         middle = base.means[v][has].mean(0)
         centred = base.means[v] - middle
         lengths = (centred * centred).sum(-1).masked_fill(~has, float("inf"))
         rows = (x - middle).flatten(0, 1)
         nearest = nearest_rows(rows, centred, lengths, min(n_neighbors, known))
         nearest = nearest.reshape(*mask.shape[:2], -1)
+        # The k nearest where the view is there, none where it is not, Eq. 7 [eq:6b].
         found.append(torch.where(mask[..., v, None], nearest, base.n_classes))
     # A sample whose views are all unknown to the base set falls back on all base classes.
     nobody = mask.new_zeros(*mask.shape[:2], 0, dtype=torch.int64)
     everyone = torch.ones_like(base.available[:, 0])
+    # The union over views, Eq. 6 [eq:6a].
     return Neighbours.of(torch.cat([nobody, *found], dim=-1), everyone)
 
 
 def nearest_rows(rows: Tensor, points: Tensor, lengths: Tensor, count: int) -> Tensor:
-    """Positions of the points with the least |p|^2 - 2 x . p, block by block of points.
+    """Positions, int64 [n, count], of the points with the least |p|^2 - 2 x . p, block by block.
 
     Args:
-        rows: [n, d].
-        points: [C, d].
+        rows: x, [n, d].
+        points: p, [C, d].
         lengths: |p|^2, [C]; infinite where a point must not be found.
         count: how many, at most the number of finite lengths.
-
-    Returns:
-        int64 [n, count].
-
-    Example:
-        >>> points = torch.tensor([[0.0], [2.0], [5.0]])
-        >>> nearest_rows(torch.tensor([[4.0]]), points, points[:, 0] ** 2, 2).tolist()
-        [[2, 1]]
     """
     block = max(count, BLOCK // max(len(rows), 1))
     best = rows.new_empty(len(rows), 0)
@@ -176,14 +148,8 @@ def nearest_classes(
 ) -> Tensor:
     """Base classes by distance over all views that a sample and a class both have.
 
-    Args:
-        views: per view [tasks, N, d].
-        mask: bool [tasks, N, V].
-        base: statistics of C base classes.
-        count: how many.
-
-    Returns:
-        int64 [tasks, N, min(count, C)], the nearest first; none where no class has any view.
+    int64 [tasks, N, min(count, C)], the nearest first; none where no class has any view. The other
+    arguments are those of `retrieve_neighbours`.
     """
     total = weight = views[0].new_zeros(*mask.shape[:2], base.n_classes)
     for v, x in enumerate(views):
@@ -205,16 +171,11 @@ def estimate_distribution(
     n_neighbors: int,
     mean_rule: str = "paper",
 ) -> ViewDistribution:
-    """Gaussian of every sample in every view, Eqs. 8 and 9 [eq:8, eq:9].
+    """Gaussian of every sample in every view, around its neighbours and itself.
 
-    Args:
-        views: per view [tasks, N, d].
-        mask: bool [tasks, N, V].
-        base: statistics of C base classes.
-        n_neighbors: k.
-        mean_rule: `"paper"`: an available view averages the sample with its N_J neighbours,
-            (x + sum of means) / (N_J + 1). `"code"`: the authors' released code gives the sample
-            half of the weight whatever N_J is.
+    With the `mean_rule` `"paper"`, an available view averages the sample with its N_J neighbours.
+    With `"code"`, as in the authors' released code, the sample has half of the weight whatever N_J
+    is. The other arguments are those of `retrieve_neighbours`.
     """
     chosen = retrieve_neighbours(views, mask, base, n_neighbors)
     means, neighbours = [], []
@@ -229,7 +190,7 @@ def estimate_distribution(
             continue
         count = near.counts().to(x.dtype)[..., None]  # N_J
         total = near.sums(base.means[v])
-        centre = total / count
+        centre = total / count  # Eq. 8 [eq:8], where the view is missing; and where it is there:
         if mean_rule == "paper":
             known = (x + total) / (count + 1)
         elif mean_rule == "code":
@@ -243,11 +204,7 @@ def estimate_distribution(
 def interpolate(
     views: tuple[Tensor, ...], mask: Tensor, distribution: ViewDistribution
 ) -> tuple[Tensor, ...]:
-    """Fill missing views with the centre of their distribution, Eq. 11 [eq:11].
-
-    Returns:
-        Per view [tasks, N, d], without gaps.
-    """
+    """Fill missing views with the centre of their distribution, Eq. 11 [eq:11]."""
     return tuple(
         torch.where(mask[..., v, None], x, distribution.means[v]) for v, x in enumerate(views)
     )

@@ -1,8 +1,8 @@
 """Inverse aggregation by Adam: Algorithm 1 as printed, and the authors' released code.
 
-Both minimise the aggregation loss (Eqs. 12 and 13) by alternating steps on a linear evaluator and
-on the latent anchors, then place the queries with the evaluator frozen. The released code differs
-from the paper in ways that change numbers; every difference is an option here.
+Steps on a linear evaluator and on the latent anchors take turns, then the queries are placed with
+the evaluator frozen. The released code differs from the paper in ways that change numbers; every
+difference is an option here.
 """
 
 from __future__ import annotations
@@ -13,33 +13,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewview.numerics._optimise import Adam
-from fewview.numerics._tensor_draws import streams, uniform
+from fewview.numerics._networks import draw_weights, xavier
+from fewview.numerics._optimise import make_adam, take_step
 
 
 @dataclass(frozen=True)
 class EvaluatorOptions:
-    """How the aggregation is run.
+    """How the aggregation is run; see the parameters of `UGDA`.
 
     Attributes:
-        latent_dim: width L of the latent space.
-        n_iter: outer iterations (`iter` in the paper), 30.
-        n_steps: evaluator steps and anchor steps per iteration (N in the paper), 10.
-        learning_rate: of Adam, 1e-2.
-        update_evaluator: False is the ablation "w/o AEU" of Fig. 4.
-        update_anchors: False is the ablation "w/o LAU" of Fig. 4.
-        share_evaluator: `"task"`: one evaluator per task, as Algorithm 1. `"batch"`: one for all
-            tasks of a batch, as the released code, so information flows between tasks.
-        train_nets: `"all"` views' weights, or only the `"last"` view's, as the released code does
-            by accident (its optimiser holds the last network only).
-        reinit_first: draw all weights anew at every evaluator step of the first iteration, as the
-            released code does.
-        shared_adam: one Adam state for anchors and queries, as the released code: the queries
-            start without bias correction and the anchors drift on while queries move.
-        start_rows: how many latent rows the Xavier bound of their start counts. The paper does not
-            say how latents start; the released code starts a whole batch of tasks as one matrix,
-            which puts every latent near zero. A larger start stays in the evaluator's null space
-            and drowns the signal.
+        start_rows: how many latent rows the Xavier bound of their start counts.
     """
 
     latent_dim: int = 512
@@ -58,6 +41,83 @@ class EvaluatorOptions:
 Trace = Callable[[int, Tensor, Tensor, Tensor], None]
 
 
+def aggregation_errors(latent: Tensor, features: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
+    """What the evaluator W, B leaves of the views: A W + B - F, [tasks, n, D].
+
+    Its squares sum to the aggregation loss of the anchors A, Eq. 12 [eq:12], and with latent
+    queries H and their completed views to that of the queries, Eq. 13 [eq:16].
+
+    Args:
+        latent: A or H, [tasks, n, L].
+        features: F, the views side by side, [tasks, n, D].
+        weights: [tasks or 1, L, D].
+        bias: [tasks or 1, 1, D].
+    """
+    errors = latent @ weights
+    errors += bias
+    errors -= features
+    return errors
+
+
+class Evaluator:
+    """Linear nets W [owners, L, D], B [owners, 1, D] from the latent space to the views.
+
+    One owner per task, or one for all. With `train_nets="last"` the weights of the other views stay
+    as they were drawn, without a bias.
+    """
+
+    def __init__(
+        self, seeds: Tensor, view_dims: Sequence[int], options: EvaluatorOptions, like: Tensor
+    ) -> None:
+        self.together = options.share_evaluator == "batch"
+        self.owners = seeds[:1] if self.together else seeds
+        # Losses are means over rows (and tasks): Adam forgets the scale, all but its epsilon.
+        self.crowd = len(seeds) if self.together else 1
+        self.view_dims, self.latent, self.dtype = view_dims, options.latent_dim, like.dtype
+        self.fixed = sum(view_dims[:-1]) if options.train_nets == "last" else 0
+        self.frozen, drawn = self._drawn(0)
+        self.trained = drawn.contiguous()
+        self.level = like.new_zeros(len(self.owners), 1, sum(view_dims) - self.fixed)
+        self.adam = make_adam([self.trained, self.level], options.learning_rate)
+
+    def _drawn(self, step: int) -> tuple[Tensor, Tensor]:
+        """Xavier weights that stay, and those that are trained."""
+        parts = [
+            _draw(self.owners, (self.latent, d), self.latent, self.dtype, f"weights {step} {view}")
+            for view, d in enumerate(self.view_dims)
+        ]
+        weights = torch.cat(parts, -1)
+        return weights[..., : self.fixed], weights[..., self.fixed :]
+
+    def redraw(self, step: int) -> None:
+        """Draw all weights anew; biases and the state of Adam stay."""
+        self.frozen, drawn = self._drawn(step)
+        self.trained.copy_(drawn)
+
+    def nets(self) -> tuple[Tensor, Tensor]:
+        """W and B of all views."""
+        weights = torch.cat([self.frozen, self.trained], -1) if self.fixed else self.trained
+        return weights, torch.nn.functional.pad(self.level, (self.fixed, 0))
+
+    def update(self, latent: Tensor, features: Tensor) -> None:
+        """One step of the trained nets down the aggregation loss."""
+        errors = aggregation_errors(latent, features[..., self.fixed :], self.trained, self.level)
+        slopes = [latent.mT @ errors, errors.sum(1, keepdim=True)]
+        if self.together:
+            slopes = [slope.sum(0, keepdim=True) for slope in slopes]
+        share = 2.0 / (features.shape[1] * self.crowd)
+        take_step(self.adam, [share * slope for slope in slopes])
+
+    def place(self, adam: torch.optim.Adam, z: Tensor, rows: slice, features: Tensor) -> None:
+        """One step of some latent rows; the others of the same Adam have no gradient."""
+        weights, bias = self.nets()
+        share = 2.0 / (features.shape[1] * self.crowd)
+        gradient = torch.zeros_like(z)
+        errors = aggregation_errors(z[:, rows], features, weights, bias)
+        gradient[:, rows] = share * errors @ weights.mT
+        take_step(adam, [gradient])
+
+
 def aggregate_with_adam(
     anchors: Tensor,
     queries: Tensor,
@@ -66,7 +126,7 @@ def aggregate_with_adam(
     options: EvaluatorOptions,
     trace: Trace | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Latent anchors and queries after Algorithm 1, lines 4 to 26.
+    """Latent anchors [tasks, M, L] and queries [tasks, N_Q, L] after Algorithm 1, lines 4 to 26.
 
     Args:
         anchors: [tasks, M, D], views side by side.
@@ -76,92 +136,42 @@ def aggregate_with_adam(
         options: see `EvaluatorOptions`.
         trace: called after every iteration with (iteration, loss [tasks], latent anchors,
             latent queries as they would be placed by least squares).
-
-    Returns:
-        [tasks, M, L] and [tasks, N_Q, L].
     """
-    n_tasks, n_anchors, width = anchors.shape
-    n_query, latent = queries.shape[1], options.latent_dim
-    together = options.share_evaluator == "batch"
-    rows = n_anchors + n_query if options.shared_adam else n_anchors
-    crowd = n_tasks if together else 1
-    z = _xavier(seeds, "latent", (rows, latent), options.start_rows, latent, anchors.dtype)
-    owners = seeds[:1] if together else seeds
-    weights = _draw_weights(owners, 0, latent, view_dims, anchors.dtype)
-    bias = anchors.new_zeros(len(owners), 1, width)
-    trained = slice(width - view_dims[-1], width) if options.train_nets == "last" else slice(None)
-    adam_w = Adam(weights[..., trained], options.learning_rate)
-    adam_b = Adam(bias[..., trained], options.learning_rate)
-    adam_z = Adam(z, options.learning_rate)
-    moving = z[:, :n_anchors]  # a view: what happens to it happens to z
-    # Losses are means over anchors (and tasks): Adam forgets the scale, all but its epsilon.
-    share = 2.0 / (n_anchors * crowd)
+    n_anchors, n_query, rate = anchors.shape[1], queries.shape[1], options.learning_rate
+
+    def start(name: str, rows: int) -> tuple[Tensor, torch.optim.Adam]:
+        shape = (rows, options.latent_dim)
+        latent = _draw(seeds, shape, options.start_rows, anchors.dtype, name)
+        return latent, make_adam([latent], rate)
+
+    evaluator = Evaluator(seeds, view_dims, options, anchors)
+    z, adam_z = start("latent", n_anchors + (n_query if options.shared_adam else 0))
+    first, rest = slice(n_anchors), slice(n_anchors, None)
+    latent = z[:, first]  # a view: what happens to z happens to it
     for iteration in range(options.n_iter):
-        if options.update_evaluator:
-            for step in range(options.n_steps):
-                if options.reinit_first and iteration == 0:
-                    weights = _draw_weights(owners, step, latent, view_dims, anchors.dtype)
-                residual = moving @ weights[..., trained]
-                residual += bias[..., trained]
-                residual -= anchors[..., trained]
-                gradient = moving.transpose(1, 2) @ residual
-                level = residual.sum(1, keepdim=True)
-                if together:
-                    gradient, level = gradient.sum(0, keepdim=True), level.sum(0, keepdim=True)
-                adam_w.step(weights[..., trained], share * gradient)
-                adam_b.step(bias[..., trained], share * level)
-        if options.update_anchors:
-            for _ in range(options.n_steps):
-                gradient = torch.zeros_like(z)
-                gradient[:, :n_anchors] = share * _pull(moving, anchors, weights, bias)
-                adam_z.step(z, gradient)
+        for step in range(options.n_steps if options.update_evaluator else 0):
+            if options.reinit_first and iteration == 0:
+                evaluator.redraw(step)
+            evaluator.update(latent, anchors)
+        for _ in range(options.n_steps if options.update_anchors else 0):
+            evaluator.place(adam_z, z, first, anchors)
         if trace is not None:
-            residual = moving @ weights + bias - anchors
-            placed = _least_squares(queries, weights, bias)
-            trace(iteration, (residual**2).sum((1, 2)), moving.clone(), placed)
-    share = 2.0 / (n_query * crowd)
-    if options.shared_adam:
-        for _ in range(options.n_iter):
-            gradient = torch.zeros_like(z)
-            gradient[:, n_anchors:] = share * _pull(z[:, n_anchors:], queries, weights, bias)
-            adam_z.step(z, gradient)
-        return z[:, :n_anchors], z[:, n_anchors:]
-    h = _xavier(seeds, "queries", (n_query, latent), options.start_rows, latent, anchors.dtype)
-    adam_h = Adam(h, options.learning_rate)
+            weights, bias = evaluator.nets()
+            loss = aggregation_errors(latent, anchors, weights, bias).square().sum((1, 2))
+            placed = (queries - bias) @ torch.linalg.pinv(weights.double()).to(queries.dtype)
+            trace(iteration, loss, latent.clone(), placed)
+    h, adam_h = z, adam_z
+    if not options.shared_adam:
+        h, adam_h = start("queries", n_query)
+        rest = slice(None)
     for _ in range(options.n_iter):
-        adam_h.step(h, share * _pull(h, queries, weights, bias))
-    return z, h
+        evaluator.place(adam_h, h, rest, queries)
+    return latent, h[:, rest]
 
 
-def _pull(z: Tensor, target: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-    """Half the gradient of |z W + b - target|^2 with respect to z."""
-    residual = z @ weights
-    residual += bias
-    residual -= target
-    return residual @ weights.transpose(1, 2)
-
-
-def _least_squares(target: Tensor, weights: Tensor, bias: Tensor) -> Tensor:
-    inverse = torch.linalg.pinv(weights.double()).to(target.dtype)
-    placed: Tensor = (target - bias) @ inverse
-    return placed
-
-
-def _xavier(
-    seeds: Tensor, name: str, shape: tuple[int, int], fan_in: int, fan_out: int, dtype: torch.dtype
+def _draw(
+    seeds: Tensor, shape: tuple[int, int], fan_in: int, dtype: torch.dtype, name: str
 ) -> Tensor:
-    """Uniform Xavier numbers [len(seeds), *shape] (Glorot and Bengio 2010)."""
-    bound = (6.0 / (fan_in + fan_out)) ** 0.5
-    out: Tensor = (uniform(streams(seeds, "evaluator", name), shape, dtype) * 2 - 1) * bound
-    return out
-
-
-def _draw_weights(
-    owners: Tensor, step: int, latent: int, view_dims: Sequence[int], dtype: torch.dtype
-) -> Tensor:
-    """Weights of all views side by side, [owners, L, D], each view with its own Xavier bound."""
-    parts = [
-        _xavier(owners, f"weights {step} {view}", (latent, width), latent, width, dtype)
-        for view, width in enumerate(view_dims)
-    ]
-    return torch.cat(parts, dim=-1)
+    """Uniform Xavier numbers [len(seeds), *shape]."""
+    bound = xavier(fan_in, shape[1])
+    return draw_weights(seeds, bound, shape, dtype, "evaluator", name).detach()

@@ -24,18 +24,7 @@ MOST_GROUPS = 20
 
 
 def statistics_alone(rows: MultiViewData, seed: int) -> BaseStatistics:
-    """Statistics from scaled rows, of which those without labels are grouped.
-
-    Args:
-        rows: unlabelled samples and supports.
-        seed: of k-means.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> blocks = rng.normal(size=(200, 3)) + 9 * np.repeat(np.eye(2, 3), 100, axis=0)
-        >>> statistics_alone(MultiViewData(blocks), 0).n_classes
-        10
-    """
+    """Statistics from scaled rows, supports or without labels, of which the latter are grouped."""
     unlabelled = rows[rows.codes < 0]
     if len(unlabelled) < FEWEST_ROWS:
         return nothing_known(rows.view_dims)
@@ -54,12 +43,7 @@ def statistics_alone(rows: MultiViewData, seed: int) -> BaseStatistics:
 
 
 def nothing_known(view_dims: dict[str, int]) -> BaseStatistics:
-    """Statistics of one class that has no view at all.
-
-    Example:
-        >>> nothing_known({"a": 3}).available.tolist()
-        [[False]]
-    """
+    """Statistics of one class that has no view at all."""
     widths = list(view_dims.values())
     return BaseStatistics(
         means=tuple(torch.zeros(1, width, dtype=torch.float64) for width in widths),

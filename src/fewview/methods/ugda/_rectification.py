@@ -1,4 +1,4 @@
-"""Anchor distribution self-rectification (Eqs. 14 to 23) and the classifier it gives (24 to 26).
+"""Anchor distribution self-rectification, and the classifier it gives.
 
 The class centres of the latent anchors move to lower the cross-entropy of the anchors minus the
 entropy of the queries' mean assignment. When the anchors are separable, and hundreds of anchors in
@@ -21,26 +21,29 @@ from fewview.numerics._tensor_draws import normal, streams
 TERMS = ("cross_entropy", "entropy")
 
 
-def class_centres(anchors: Tensor, members: Tensor) -> Tensor:
-    """Central anchors, Eq. 14 [eq:23]: [tasks, K, L].
+def relation_logits(points: Tensor, centres: Tensor, logit_scale: float) -> Tensor:
+    """Minus the squared distances |x - delta_c|^2 of Eq. 15 [eq:24], scaled: [tasks, n, K].
+
+    A term of x alone is left out; no softmax over classes notices.
 
     Args:
-        anchors: [tasks, M, L].
-        members: [tasks, M, K], one-hot.
+        points: x, latent anchors or queries, [tasks, n, L].
+        centres: delta, [tasks, K, L].
+        logit_scale: 1 as printed, 0.5 in the released code.
     """
-    return members.transpose(1, 2) @ anchors / members.sum(1)[..., None]
+    logits = points @ centres.transpose(1, 2) - 0.5 * (centres * centres).sum(-1)[:, None]
+    return logits * (2 * logit_scale)
 
 
 class Objective:
-    """The objective of Eq. 21 [eq:31], L_ce - L_se, and its gradient in the centres.
+    """The objective L_ce - L_se of Eq. 21 [eq:31], and its gradient in the centres.
 
     Args:
         anchors: [tasks, M, L].
         members: [tasks, M, K], one-hot.
         queries: [tasks, N_Q, L].
         terms: which of `TERMS` are on.
-        logit_scale: relation scores are softmax(-logit_scale * squared distance): 1 as printed in
-            Eq. 16 [eq:25], 0.5 in the released code.
+        logit_scale: see `relation_logits`.
     """
 
     def __init__(
@@ -70,26 +73,27 @@ class Objective:
 
     def of_logits(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Value [tasks] and its derivative in the logits [tasks, points, K]."""
+        # Relation scores of anchors (alpha) and of queries (beta), Eq. 16 [eq:25].
         log_p = torch.log_softmax(logits, dim=-1)
         p = log_p.exp()
         value = p.new_zeros(p.shape[0])
         slope = torch.empty_like(p)
         m = self.n_anchors
-        if self.ce:  # Eq. 17 [eq:26]
+        if self.ce:  # L_ce, Eq. 17 [eq:26]
             value = value - (self.members * log_p[:, :m]).sum((1, 2)) / m
             slope[:, :m] = (p[:, :m] - self.members) / m
-        if self.se:  # minus Eq. 20 [eq:29], with Eq. 19 [eq:30]
+        if self.se:
             queries = p[:, m:]
-            zeta = queries.mean(1)
+            zeta = queries.mean(1)  # Eq. 19 [eq:30]
             log_zeta = zeta.clamp(min=torch.finfo(zeta.dtype).tiny).log()[:, None]
-            value = value + (zeta * log_zeta[:, 0]).sum(-1)
+            value = value + (zeta * log_zeta[:, 0]).sum(-1)  # minus L_se, Eq. 20 [eq:29]
             average = (queries * log_zeta).sum(-1, keepdim=True)
             slope[:, m:] = queries * (log_zeta - average) / queries.shape[1]
         return value, slope
 
     def __call__(self, centres: Tensor) -> tuple[Tensor, Tensor]:
         """Value [tasks] and gradient [tasks, K, L] at centres [tasks, K, L]."""
-        value, slope = self.of_logits(classify(self.points, centres, self.scale))
+        value, slope = self.of_logits(relation_logits(self.points, centres, self.scale))
         gradient = slope.transpose(1, 2) @ self.points - slope.sum(1)[..., None] * centres
         return value, gradient * (2 * self.scale)
 
@@ -110,13 +114,7 @@ def rectify_with_adam(objective: Objective, centres: Tensor, steps: int, rate: f
 
 
 def random_rotation(width: int, like: Tensor) -> Tensor:
-    """One fixed random orthogonal matrix [width, width] on the device and dtype of `like`.
-
-    Example:
-        >>> turn = random_rotation(5, torch.zeros(1, dtype=torch.float64))
-        >>> torch.allclose(turn @ turn.T, torch.eye(5, dtype=torch.float64))
-        True
-    """
+    """One fixed random orthogonal matrix [width, width] on the device and dtype of `like`."""
     seed = torch.zeros(1, dtype=torch.int64)
     gauss = normal(streams(seed, "rotation", width), (width, width), torch.float64)[0]
     q, r = torch.linalg.qr(gauss)
@@ -149,7 +147,7 @@ def rectify_fast(objective: Objective, centres: Tensor, tolerance: float, max_it
     """Minimise until a task's objective is within `tolerance` of its lowest value.
 
     Args:
-        objective: Eq. 21 [eq:31].
+        objective: what to minimise.
         centres: where to start, [tasks, K, L].
         tolerance: gap to the infimum at which a task stops; not reached when the anchors cannot be
             told apart, and then the gradient or the number of iterations decides.
@@ -196,13 +194,8 @@ def fit_classifier(
     shifted = centres - middle
     offsets = -scale * (shifted * shifted).sum(-1)
     weights = 2 * scale * shifted
-    start = torch.cat(
-        [
-            weights if white is None else weights @ white,
-            (offsets - offsets.mean(1, True))[..., None],
-        ],
-        dim=-1,
-    )
+    turned = weights if white is None else weights @ white
+    start = torch.cat([turned, (offsets - offsets.mean(1, True))[..., None]], dim=-1)
 
     def function_and_gradient(theta: Tensor) -> tuple[Tensor, Tensor]:
         value, slope = objective.of_logits(x @ theta.transpose(1, 2))
@@ -258,29 +251,3 @@ def centres_of(weights: Tensor, offsets: Tensor, near: Tensor) -> Tensor:
     solved = torch.linalg.pinv(gram, hermitian=True, rtol=1e-10) @ wanted[..., None]
     out: Tensor = placed + solved.to(weights.dtype).transpose(1, 2) @ spread
     return out
-
-
-def rectify_anchors(anchors: Tensor, labels: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """Shift every anchor by the offset of its class, Eqs. 22 and 23 [eq:33, eq:34].
-
-    Args:
-        anchors: [tasks, M, L].
-        labels: int64 [tasks, M].
-        before: centres [tasks, K, L].
-        after: rectified centres [tasks, K, L].
-    """
-    offset = after - before
-    return anchors + offset.gather(1, labels[..., None].expand(-1, -1, anchors.shape[-1]))
-
-
-def classify(queries: Tensor, weights: Tensor, logit_scale: float) -> Tensor:
-    """Log-probabilities up to a constant, Eqs. 25 and 26 [eq:36]: [tasks, N_Q, K].
-
-    Args:
-        queries: [tasks, N_Q, L].
-        weights: classifier weights, the mean of the rectified anchors of every class (Eq. 24
-            [eq:35]), which is the rectified centre; [tasks, K, L].
-        logit_scale: see `Objective`.
-    """
-    logits = queries @ weights.transpose(1, 2) - 0.5 * (weights * weights).sum(-1)[:, None]
-    return logits * (2 * logit_scale)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fewview.engine._contract import TUNED_SCALINGS, latent_batch
 from fewview.engine._explaining import Explanation
 from fewview.engine._method import Method
-from fewview.engine._parameters import choose
+from fewview.engine._parameters import check_numbers, choose, follow_preset, gather_options
 from fewview.engine._registry import register
 from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
@@ -31,39 +31,37 @@ from fewview.methods.ugda._groups import statistics_alone
 from fewview.methods.ugda._rectification import (
     TERMS,
     Objective,
-    class_centres,
-    classify,
     fit_classifier,
     rectify_fast,
     rectify_with_adam,
+    relation_logits,
 )
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._distances import class_means
 from fewview.numerics._moments import ClassStatistics
 from fewview.numerics._padding import pad
 from fewview.samples._data import MultiViewData
 
-SOLVERS = ("exact", "adam", "reference")
 # Base classes that an explanation names.
 EXPLAINED_NEIGHBOURS = 3
 
+# What parameters follow where they are None: the solver, and `rectify_steps` the rectifier.
+PRINTED = {
+    "mean_rule": "paper", "share_evaluator": "task", "train_nets": "all", "reinit_first": False,
+    "shared_adam": False,
+}  # fmt: skip
+RELEASED = {
+    "mean_rule": "code", "share_evaluator": "batch", "train_nets": "last", "reinit_first": True,
+    "shared_adam": True,
+}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = {
+    "exact": {**PRINTED, "rectifier": "fast", "latent_dim": None},
+    "adam": {**PRINTED, "rectifier": "adam", "latent_dim": 512},
+    "reference": {**RELEASED, "rectifier": "adam", "latent_dim": 512},
+}
+STEPS = {"fast": 30, "adam": 1000}
 # Options that say how the evaluator is trained.
 EVALUATOR_ONLY = ("share_evaluator", "train_nets", "reinit_first", "shared_adam")
-
-# What each solver means where a parameter is left at None; methods.md 14.3 for the reference.
-PRESETS: dict[str, dict[str, Any]] = {
-    "exact": {
-        "mean_rule": "paper", "share_evaluator": "task", "train_nets": "all",
-        "reinit_first": False, "shared_adam": False, "rectifier": "fast",
-    },
-    "adam": {
-        "mean_rule": "paper", "share_evaluator": "task", "train_nets": "all",
-        "reinit_first": False, "shared_adam": False, "rectifier": "adam",
-    },
-    "reference": {
-        "mean_rule": "code", "share_evaluator": "batch", "train_nets": "last",
-        "reinit_first": True, "shared_adam": True, "rectifier": "adam",
-    },
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -107,26 +105,41 @@ class UGDA(Method):
         n_neighbors: k, base classes retrieved per available view; 0 leaves out the distributions
             and works on the padded views, as in Fig. 7.
         n_anchors: N_F, anchors per support and view; 0 uses the supports themselves.
-        solver: `"exact"`, `"adam"` (Algorithm 1 as printed) or `"reference"` (the authors'
-            released code with its differences from the paper).
-        latent_dim: width L; None is full width for `exact` and 512 for the others.
         ridge: variance added to every feature's Gaussian (1e-3 in the released code).
+        solver: of the aggregation: `"exact"`, `"adam"` (Algorithm 1 as printed) or `"reference"`
+            (the authors' released code with its differences from the paper).
+        latent_dim: width L; None is full width for `exact` and 512 for the others.
         rectify: terms of ADSR that are on: `cross_entropy`, `entropy`, both, or none.
         logit_scale: 0.5 for softmax(-d^2/2) as in the released code, 1 as printed.
-        rectifier: `"fast"` (L-BFGS with a stated stopping rule) or `"adam"`.
-        rectify_tolerance: `fast` stops a task when its objective is this close to its infimum.
-        rectify_steps: Adam steps of ADSR, or most iterations of `fast`; None is 1000 and 30.
+        rectifier: `"fast"` (L-BFGS with a stated stopping rule) or `"adam"`; None is `fast` for
+            the solver `exact` and `adam` for the others.
+
+        rectify_tolerance: of `fast`, which stops a task when its objective is this close to its
+            infimum.
+        rectify_steps: most iterations of `fast` (None is 30), or steps of Adam (None is 1000).
         rectify_rate: learning rate of ADSR under Adam.
-        n_iter: outer iterations of the aggregation (`iter`), for `adam` and `reference`.
-        n_steps: inner steps (N).
+
+        n_iter: outer iterations of the aggregation (`iter`); this and all that follows, but for
+            `mean_rule`, is for the solvers `adam` and `reference`.
+        n_steps: evaluator steps and anchor steps per iteration (N).
         learning_rate: of the aggregation.
-        update_evaluator: False is the ablation "w/o AEU".
-        update_anchors: False is the ablation "w/o LAU".
-        mean_rule: `"paper"` or `"code"`, see `estimate_distribution`.
-        share_evaluator: see `EvaluatorOptions`; so too `train_nets`, `reinit_first`, `shared_adam`.
-            Left at None, these and `mean_rule` and `rectifier` follow the solver.
-        tasks_per_batch: tasks that share an evaluator under `share_evaluator="batch"`; it also
-            sets how near to zero latents start, see `EvaluatorOptions.start_rows`.
+        update_evaluator: False is the ablation "w/o AEU" of Fig. 4.
+        update_anchors: False is the ablation "w/o LAU" of Fig. 4.
+        tasks_per_batch: tasks that may share an evaluator. It also sets how near to zero latents
+            start, which the paper does not say: the released code starts a whole batch of tasks
+            as one matrix. A larger start stays in the evaluator's null space and drowns the signal.
+
+        mean_rule: `"paper"`: an available view averages the sample with all its neighbours.
+            `"code"`, as the released code: the sample has half of the weight. None, here and
+            below, follows the solver: `reference` is the released code, the others the paper.
+        share_evaluator: `"task"`: one evaluator per task, as Algorithm 1. `"batch"`: one for all
+            tasks of a batch, as the released code, so information flows between tasks.
+        train_nets: `"all"` views' weights, or only the `"last"` view's, as the released code does
+            by accident (its optimiser holds the last network only).
+        reinit_first: draw all weights anew at every evaluator step of the first iteration, as the
+            released code does.
+        shared_adam: one Adam state for anchors and queries, as the released code: the queries
+            start without bias correction and the anchors drift on while queries move.
 
     Example:
         >>> import fewview
@@ -139,26 +152,29 @@ class UGDA(Method):
 
     n_neighbors: int = 1
     n_anchors: int = 100
+    ridge: float = 1e-3
     solver: str = "exact"
     latent_dim: int | None = None
-    ridge: float = 1e-3
     rectify: tuple[str, ...] = TERMS
     logit_scale: float = 0.5
     rectifier: str | None = None
+    # of the rectifier
     rectify_tolerance: float = 0.05
     rectify_steps: int | None = None
     rectify_rate: float = 1e-2
+    # of the solvers that train an evaluator
     n_iter: int = 30
     n_steps: int = 10
     learning_rate: float = 1e-2
     update_evaluator: bool = True
     update_anchors: bool = True
+    tasks_per_batch: int = 400
+    # differences between the paper and the released code
     mean_rule: str | None = None
     share_evaluator: str | None = None
     train_nets: str | None = None
     reinit_first: bool | None = None
     shared_adam: bool | None = None
-    tasks_per_batch: int = 400
 
     version: ClassVar[int] = 1
     tags: ClassVar[Tags] = Tags(
@@ -176,30 +192,27 @@ class UGDA(Method):
     def validate(self) -> None:
         """Check hyper-parameters."""
         super().validate()
-        choose("solver", self.solver, SOLVERS)
+        choose("solver", self.solver, PRESETS)
         if isinstance(self.rectify, str):
             raise FewviewError(f"rectify is {self.rectify!r}; give a tuple of terms, or ()")
         for term in self.rectify:
             choose("rectify", term, TERMS)
-        settings = self.settings()
+        settings = follow_preset(self, PRESETS[self.solver])
         choose("mean_rule", settings["mean_rule"], ("paper", "code"))
-        choose("rectifier", settings["rectifier"], ("fast", "adam"))
+        choose("rectifier", settings["rectifier"], STEPS)
         choose("share_evaluator", settings["share_evaluator"], ("task", "batch"))
         choose("train_nets", settings["train_nets"], ("all", "last"))
-        for name, low in (
-            ("n_neighbors", 0), ("n_anchors", 0), ("n_iter", 0), ("n_steps", 1),
-            ("tasks_per_batch", 1), ("latent_dim", 1), ("rectify_steps", 0),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, Integral) or value < low):
-                raise FewviewError(f"{name} is {value!r}; it must be a whole number >= {low}")
         if self.ridge < 0:
             raise FewviewError(f"ridge is {self.ridge}; a variance cannot be negative")
-        if self.rectify_tolerance < 0:
-            raise FewviewError(f"rectify_tolerance is {self.rectify_tolerance}; it must be >= 0")
-        for name in ("logit_scale", "learning_rate", "rectify_rate"):
-            if not getattr(self, name) > 0:
-                raise FewviewError(f"{name} is {getattr(self, name)!r}; it must be positive")
+        check_numbers(
+            self,
+            positive=("logit_scale", "learning_rate", "rectify_rate"),
+            not_negative=("rectify_tolerance",),
+            whole={
+                "n_neighbors": 0, "n_anchors": 0, "n_iter": 0, "n_steps": 1, "tasks_per_batch": 1,
+                "latent_dim": 1, "rectify_steps": 0,
+            },
+        )  # fmt: skip
         if self.solver == "exact":
             idle = [n for n in ("update_evaluator", "update_anchors") if not getattr(self, n)]
             idle += [n for n in EVALUATOR_ONLY if settings[n] != PRESETS["exact"][n]]
@@ -211,25 +224,15 @@ class UGDA(Method):
 
     def settings(self) -> dict[str, Any]:
         """Parameters that follow the solver where they are None, resolved."""
-        out = {
-            name: preset if getattr(self, name) is None else getattr(self, name)
-            for name, preset in PRESETS[self.solver].items()
-        }
-        out["latent_dim"] = self.latent_dim or (None if self.solver == "exact" else 512)
-        out["rectify_steps"] = (
-            (1000 if out["rectifier"] == "adam" else 30)
-            if self.rectify_steps is None
-            else self.rectify_steps
-        )
-        return out
+        settings = follow_preset(self, PRESETS[self.solver])
+        return {**settings, **follow_preset(self, {"rectify_steps": STEPS[settings["rectifier"]]})}
 
-    def key(self) -> str:
-        """All resolved parameters, what follows the solver included."""
-        resolved = self.__class__(**{**self.get_params(deep=False), **self.settings()})
-        return super(UGDA, resolved).key()
+    def resolved_parameters(self) -> dict[str, Any]:
+        """Parameters by name, with what follows from the solver filled in."""
+        return {**super().resolved_parameters(), **self.settings()}
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> BaseStatistics:
-        """Base statistics, Eqs. 3 and 4 [eq:3, eq:4]."""
+        """Mean and covariance of every base class and view."""
         return self.prepare_statistics(ClassStatistics.of(base), task, seed)
 
     def start_statistics(self, sample: MultiViewData) -> ClassStatistics:
@@ -272,52 +275,34 @@ class UGDA(Method):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Phase one (DGAI): latent anchors [T, M, L], their labels [T, M], queries [T, N_Q, L]."""
         settings = self.settings()
-        per_support = max(self.n_anchors, 1)
-        if self.n_neighbors == 0:
-            padded = pad(
-                batch, self.padding, tuple(_overall_mean(state, v) for v in range(batch.n_views))
-            )
-            supports, queries = padded.support, padded.query
-            per_support = 1
-        else:
-            if not bool(state.available.any(0).all()):
-                # A view that no base class has gets no distribution: gaps are padded.
-                batch = pad(
-                    batch,
-                    self.padding,
-                    tuple(_overall_mean(state, v) for v in range(batch.n_views)),
+        supports, queries, per_support = batch.support, batch.query, 1
+        if self.n_neighbors == 0 or not bool(state.available.any(0).all()):
+            # A view that no base class has gets no distribution: gaps are padded.
+            means = tuple(_overall_mean(state, v) for v in range(batch.n_views))
+            batch = pad(batch, self.padding, means)
+            supports, queries = batch.support, batch.query
+        if self.n_neighbors > 0:
+            around_s, around_q = (
+                estimate_distribution(views, mask, state, self.n_neighbors, settings["mean_rule"])
+                for views, mask in (
+                    (batch.support, batch.support_mask),
+                    (batch.query, batch.query_mask),
                 )
-            rule = settings["mean_rule"]
-            around_q = estimate_distribution(
-                batch.query, batch.query_mask, state, self.n_neighbors, rule
             )
-            queries = interpolate(batch.query, batch.query_mask, around_q)
-            around_s = estimate_distribution(
-                batch.support, batch.support_mask, state, self.n_neighbors, rule
-            )
+            queries = interpolate(queries, batch.query_mask, around_q)
             if self.n_anchors == 0:
-                supports = interpolate(batch.support, batch.support_mask, around_s)
+                supports = interpolate(supports, batch.support_mask, around_s)
             else:
                 supports = sample_anchors(around_s, state, batch.seeds, self.n_anchors, self.ridge)
+                per_support = self.n_anchors
         labels = batch.support_labels.repeat_interleave(per_support, dim=1)
         anchors, placed = torch.cat(supports, dim=-1), torch.cat(queries, dim=-1)
         if self.solver == "exact":
             noisy = self.n_neighbors > 0 and self.n_anchors > 0 and self.ridge > 0
             latent = aggregate_exactly(anchors, placed, settings["latent_dim"], noisy)
         else:
-            options = EvaluatorOptions(
-                latent_dim=settings["latent_dim"],
-                n_iter=self.n_iter,
-                n_steps=self.n_steps,
-                learning_rate=self.learning_rate,
-                update_evaluator=self.update_evaluator,
-                update_anchors=self.update_anchors,
-                share_evaluator=settings["share_evaluator"],
-                train_nets=settings["train_nets"],
-                reinit_first=settings["reinit_first"],
-                shared_adam=settings["shared_adam"],
-                start_rows=self.tasks_per_batch * (anchors.shape[1] + placed.shape[1]),
-            )
+            settings["start_rows"] = self.tasks_per_batch * (anchors.shape[1] + placed.shape[1])
+            options = gather_options(EvaluatorOptions, self, settings)
             dims = [view.shape[-1] for view in batch.support]
             latent = aggregate_with_adam(anchors, placed, dims, batch.seeds, options, trace)
         return latent[0], labels, latent[1]
@@ -325,22 +310,28 @@ class UGDA(Method):
     def rectified_centres(
         self, anchors: Tensor, labels: Tensor, queries: Tensor, way: int
     ) -> tuple[Tensor, Tensor]:
-        """Phase two (ADSR): class centres before and after rectification, [T, K, L] each."""
-        settings = self.settings()
+        """Phase two (ADSR): class centres before and after rectification, [T, K, L] each.
+
+        The paper shifts every anchor by the offset of its class, delta*_c - delta_c (Eq. 22
+        [eq:33], Eq. 23 [eq:34]), and takes the mean of the shifted anchors of a class as weights
+        of the classifier (Eq. 24 [eq:35]): that mean is the rectified centre delta*_c itself.
+        """
         before, objective = self._start(anchors, labels, queries, way)
-        steps = settings["rectify_steps"]
         if objective is None:
             return before, before
+        settings = self.settings()
         if settings["rectifier"] == "adam":
-            return before, rectify_with_adam(objective, before, steps, self.rectify_rate)
+            steps, rate = settings["rectify_steps"], self.rectify_rate
+            return before, rectify_with_adam(objective, before, steps, rate)
+        steps = settings["rectify_steps"]
         return before, rectify_fast(objective, before, self.rectify_tolerance, steps)
 
     def _start(
         self, anchors: Tensor, labels: Tensor, queries: Tensor, way: int
     ) -> tuple[Tensor, Objective | None]:
         """Class centres, and the objective they are to be moved by, if any."""
-        members = (labels[..., None] == torch.arange(way, device=labels.device)).to(anchors.dtype)
-        centres = class_centres(anchors, members)
+        members = one_hot(labels, way).to(anchors.dtype)  # y_m, Eq. 18 [eq:27]
+        centres = class_means(anchors, members)  # delta_c, Eq. 14 [eq:23]
         # The entropy of a single query's assignment would push it towards no class at all.
         terms = tuple(t for t in self.rectify if t != "entropy" or queries.shape[1] > 1)
         if not terms:
@@ -348,7 +339,11 @@ class UGDA(Method):
         return centres, Objective(anchors, members, queries, terms, self.logit_scale)
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
-        """Both phases, then the anchor-based classifier (Eqs. 24 to 26 [eq:35, eq:36])."""
+        """Both phases, then the anchor-based classifier.
+
+        Log-probabilities of every class given the query and the supports, of which the largest is
+        the answer (Eq. 2 [eq:1]): the softmax of minus distances to its weights, Eq. 26 [eq:36].
+        """
         anchors, labels, queries = self.dense_anchoring(batch, cast(BaseStatistics, state))
         settings = self.settings()
         start, objective = self._start(anchors, labels, queries, batch.way)
@@ -356,7 +351,7 @@ class UGDA(Method):
             steps = settings["rectify_steps"]
             return fit_classifier(objective, start, self.rectify_tolerance, steps)(queries)
         _, centres = self.rectified_centres(anchors, labels, queries, batch.way)
-        return classify(queries, centres, self.logit_scale)
+        return relation_logits(queries, centres, self.logit_scale)
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Latent anchors and queries of phase one; a support's anchors weigh one together."""
@@ -418,6 +413,3 @@ class UGDA(Method):
 def _overall_mean(state: BaseStatistics, view: int) -> Tensor:
     has = state.available[:, view]
     return state.means[view][has].mean(0) if bool(has.any()) else state.means[view][0]
-
-
-__all__ = ["UGDA", "UGDATrace"]
