@@ -26,7 +26,7 @@ import fewview.paper._figure5 as figure5
 import fewview.paper._figure6 as figure6
 import fewview.paper._figure7 as figure7
 from fewview.datasets import get_spec
-from fewview.drawing._charts import COLOURS
+from fewview.drawing._looks import COLOURS
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._runner import run
 from fewview.paper._beside import compare, make_table

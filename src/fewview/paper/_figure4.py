@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fewview.datasets._catalogue import get_spec
-from fewview.drawing._charts import COLOURS
+from fewview.drawing._looks import COLOURS
 from fewview.evaluate._runner import versions
 from fewview.ground._rows import Row
 from fewview.methods.ugda._ugda import UGDA

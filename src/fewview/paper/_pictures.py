@@ -14,7 +14,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fewview.drawing._charts import COLOURS, MARKERS, save_figure
+from fewview.drawing._charts import save_figure
+from fewview.drawing._looks import COLOURS, MARKERS
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
 from fewview.paper._sheets import Sheet
