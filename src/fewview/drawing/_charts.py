@@ -24,6 +24,7 @@ from fewview.results._intervals import Ranking
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import Locator
 
 WIDTH = 440.0
 LETTERS, SMALL = 12.5, 10.5
@@ -62,8 +63,7 @@ class Scale:
     high: float
     pad: float = 0.0  # share of the range that is left free at both ends
     log: bool = False
-    ticks: tuple[float, ...] = ()  # by default at about `count` round values
-    count: int = 5
+    ticks: tuple[float, ...] = ()  # by default about five round values
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -74,21 +74,16 @@ class Scale:
         pad = spread * (self.pad or 0.5 * (self.high <= self.low))
         return self.low - pad, self.high + pad
 
-    def places(self) -> list[float]:
-        """Where the ticks are."""
-        from matplotlib.ticker import LogLocator, MaxNLocator
+    def locator(self) -> Locator:
+        """Where matplotlib is to put the ticks."""
+        from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator
 
+        if self.ticks:
+            return FixedLocator(self.ticks)
+        if not self.log:
+            return MaxNLocator(5, steps=[1, 2, 5, 10])
         low, high = self.ends
-        found = self.ticks
-        for steps in ((1.0,), (1.0, 2.0, 5.0)):  # between powers of ten only where they are few
-            if self.log and len(found) < 2:
-                ticks = LogLocator(subs=steps).tick_values(low, high)
-                found = tuple(tick for tick in ticks if low <= tick <= high)
-        if not found:
-            slack = 1e-9 * (high - low)
-            ticks = MaxNLocator(self.count, steps=[1, 2, 5, 10]).tick_values(low, high)
-            found = tuple(tick for tick in ticks if low - slack <= tick <= high + slack)
-        return [round(float(tick), 12) for tick in found]
+        return LogLocator(subs=(1.0,) if high >= 100 * low else (1.0, 2.0, 5.0))
 
 
 # ---------------------------------------------------------------------- pieces
@@ -129,8 +124,8 @@ def _axes(figure: Figure, box: Box, across: Scale, up: Scale | None) -> Axes:
             axes.set_xscale("log")
             axes.minorticks_off()
         limit(*scale.ends)
-        ticks = scale.places()
-        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.set_major_locator(scale.locator())
+        axis.set_major_formatter("{x:g}")
         axis.grid(color=RULE, linewidth=1)
         axis.set_tick_params(length=0, pad=5, labelsize=LETTERS, labelcolor=INK)
         _write(axes, x, y, scale.name, color=SOFT, rotation=angle, rotation_mode="anchor",
@@ -153,13 +148,9 @@ def _short(name: str, most: int) -> str:
 
 
 def _line(axes: Axes, x: Any, y: Any, **options: Any) -> None:
-    usual: dict[str, Any] = {
-        "clip_on": False,
-        "linestyle": "-",
-        "linewidth": 1,
-        "solid_capstyle": "butt",
-    }
-    axes.plot(x, y, **(usual | options))
+    """A line, solid and thin unless said otherwise; nothing of it is cut off at the axes."""
+    usual: dict[str, Any] = {"linestyle": "-", "linewidth": 1, "solid_capstyle": "butt"}
+    axes.plot(x, y, clip_on=False, **(usual | options))
 
 
 def _piece(kind: str, number: int, look: Look, *classes: str) -> str:
@@ -168,10 +159,13 @@ def _piece(kind: str, number: int, look: Look, *classes: str) -> str:
 
 
 def _draw(axes: Axes, number: int, one: Series, bands: bool = True, aside: float = 0.0) -> None:
-    """Draw one method."""
-    on = ("on",) if one.shown else ()
-    colour = {"color": COLOURS[one.look.colour] if one.shown else GREY}
-    common: dict[str, Any] = {"zorder": 3 + number / 1000} | colour
+    """Draw one method; bars of intervals stand aside from their points."""
+    colour = COLOURS[one.look.colour] if one.shown else GREY
+
+    def style(kind: str, **options: Any) -> dict[str, Any]:
+        name = _piece(kind, number, one.look, *["on"] * one.shown)
+        return options | {"gid": name, "color": colour, "zorder": 3 + number / 1000}
+
     low, high = axes.get_ylim()
     x, y = [p.x for p in one.points], np.clip([p.y for p in one.points], low, high)
     ends = [
@@ -181,20 +175,17 @@ def _draw(axes: Axes, number: int, one: Series, bands: bool = True, aside: float
     ]
     if one.joined and bands and len(ends) > 1:
         at, under, over = zip(*ends, strict=True)
-        axes.fill([*at, *reversed(at)], [*over, *reversed(under)], linewidth=0,
-                  alpha=0.1 if one.shown else 0.0, gid=_piece("band", number, one.look, *on),
-                  **common)  # fmt: skip
+        faint = style("band", linewidth=0, alpha=0.1 if one.shown else 0.0)
+        axes.fill([*at, *reversed(at)], [*over, *reversed(under)], **faint)
     elif ends:
         bars = np.array([[(at, under), (at, over), (at, np.nan)] for at, under, over in ends])
-        _line(axes, bars[..., 0].ravel() + aside, bars[..., 1].ravel(),
-              linewidth=1.5 if bands else 0.7, alpha=1 if bands else 0.6,
-              gid=_piece("bar", number, one.look, *on), **common)  # fmt: skip
+        thin = style("bar", linewidth=1.5) if bands else style("bar", linewidth=0.7, alpha=0.6)
+        _line(axes, bars[..., 0].ravel() + aside, bars[..., 1].ravel(), **thin)
     if one.joined and len(x) > 1:
-        style = one.look.line(2 if one.shown else 1) | {"marker": "", **common}
-        _line(axes, x, y, gid=_piece("line", number, one.look, *on), **style)
+        dashed = one.look.line(2 if one.shown else 1) | {"marker": ""}
+        _line(axes, x, y, **style("line", **dashed))
     words = "\n".join(_flat(p.words) for p in one.points)
-    marks = common | {"linestyle": "", "label": words} | one.look.mark()
-    _line(axes, x, y, gid=_piece("mark", number, one.look, *on), **marks)
+    _line(axes, x, y, **style("mark", linestyle="", label=words, **one.look.mark()))
 
 
 def _fill(axes: Axes, series: Sequence[Series], guides: Sequence[Box], bands: bool = True) -> None:
@@ -231,7 +222,7 @@ def _label(axes: Axes, series: Sequence[Series]) -> None:
             if free and left <= start and end <= right and bottom <= y - 6 and y + 6 <= top:
                 taken.append((start, y - 6, end, y + 6))
                 x, y = axes.transData.inverted().transform((x, y))
-                name = _piece("label", k, one.look, *(("on",) if one.shown else ()))
+                name = _piece("label", k, one.look, *["on"] * one.shown)
                 _write(axes, x, y, one.name, ha=side, fontsize=12, gid=name, zorder=3 + k / 1000)
                 break
 
@@ -261,7 +252,6 @@ def rows_chart(
     joins: Sequence[tuple[int, int]] = (),
     span: float | None = None,
     span_name: str = "",
-    caption: Sequence[str] = (),
 ) -> Figure:
     """Draw one row per method, with a marker at the `y` of its one point.
 
@@ -272,7 +262,7 @@ def rows_chart(
     left = min(max(7.0 * max(len(one.name) for one in series) + 14.0, 70.0), 200.0)
     right = WIDTH - 60.0 - 9.0 * len(joins)
     bottom = top + 20.0 * len(series)
-    figure, sheet = _sheet(WIDTH, bottom + 40.0 + 14.0 * len(caption))
+    figure, sheet = _sheet(WIDTH, bottom + 40.0)
     axes = _axes(figure, (left, top, right, bottom), across, None)
     axes.set_ylim(len(series), 0)
     for k, one in enumerate(series):
@@ -297,9 +287,6 @@ def rows_chart(
         _line(sheet, [left, left, left, end, end, end], [20, 28, 24, 24, 20, 28], color=INK,
               linewidth=1.5)  # fmt: skip
         _write(sheet, left, 9, span_name)
-    for k, line in enumerate(caption):
-        at = bottom + 46.0 + 14.0 * k
-        _write(sheet, WIDTH / 2, at, line, ha="center", fontsize=SMALL, color=SOFT)
     return figure
 
 
@@ -428,17 +415,19 @@ def accuracy_curves(rows: Sequence[Row], title: str | None = None) -> Figure:
     known = looks(order)
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     wide, high, head = min(len(datasets), 3), 344.0, 24.0 if title else 0.0
-    figure, sheet = _sheet(WIDTH * wide, head + high * -(-len(datasets) // wide))
+    figure = _paper(WIDTH * wide, head + high * -(-len(datasets) // wide))
+    plain: dict[str, Any] = {"color": INK, "parse_math": False}
     for k, dataset in enumerate(datasets):
         here = [row for row in rows if row["dataset"] == dataset]
         series, across, up, guides = _accuracy(here, known, order)
         x, y = WIDTH * (k % wide), head + high * (k // wide)
         box = (x + 46.0, y + 28.0, x + WIDTH - 14.0, y + high - 42.0)
-        _fill(_axes(figure, box, across, up), series, guides, bands=False)
+        axes = _axes(figure, box, across, up)
+        _fill(axes, series, guides, bands=False)
         task = f"{dataset}, {here[0]['way']}-way {here[0]['shot']}-shot"
-        _write(sheet, x + WIDTH / 2 + 16.0, y + 14.0, task, ha="center")
+        axes.set_title(_flat(task), fontsize=LETTERS, **plain)
     if title:
-        _write(sheet, WIDTH * wide / 2, 10.0, title, ha="center", fontsize=LETTERS + 1.5)
+        figure.suptitle(_flat(title), fontsize=LETTERS + 1.5, **plain)
     legend = figure.legend(
         [Line2D([], [], **known[name].line(2)) for name in order], list(map(_flat, order)),
         loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=SMALL, frameon=False,
@@ -450,32 +439,26 @@ def accuracy_curves(rows: Sequence[Row], title: str | None = None) -> Figure:
 
 
 def critical_difference_diagram(
-    ranking: Ranking,
-    blocks: str = "blocks",
-    *,
-    known: dict[str, Look] | None = None,
-    caption: bool = True,
+    ranking: Ranking, blocks: str = "blocks", known: dict[str, Look] | None = None
 ) -> Figure:
     """Draw average ranks, best first; bars at the right join methods not told apart.
 
-    `blocks` says what was ranked, in the caption; `known` are looks that are settled already.
+    `blocks` says what was ranked; `known` are looks that are settled already.
     """
     known = known or looks(ranking.names)
     count = len(ranking.names)
-    told = (
-        f"average rank over {ranking.n_blocks} {blocks}; bars join methods",
-        f"that Nemenyi's test at {ranking.alpha:g} does not tell apart",
-    )
+    series = [
+        Series(name, known[name], (Point(0, rank),))
+        for name, rank in zip(ranking.names, ranking.ranks, strict=True)
+    ]
+    name = f"average rank over {ranking.n_blocks} {blocks} (1 is best)"
+    difference, step = ranking.critical_difference, -(-count // 8)
     return rows_chart(
-        [
-            Series(name, known[name], (Point(0, rank),))
-            for name, rank in zip(ranking.names, ranking.ranks, strict=True)
-        ],
-        Scale("average rank (1 is best)", 1.0, float(max(count, 2)), count=min(count, 8)),
+        series,
+        Scale(name, 1.0, float(max(count, 2)), ticks=tuple(range(step, count + 1, step))),
         joins=ranking.cliques(),
-        span=ranking.critical_difference,
-        span_name=f"critical difference {ranking.critical_difference:.2f}",
-        caption=told if caption else (),
+        span=difference,
+        span_name=f"critical difference {difference:.2f} (Nemenyi's test at {ranking.alpha:g})",
     )
 
 

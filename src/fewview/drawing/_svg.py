@@ -6,6 +6,7 @@ one group that can be switched. It is imported where a page is made, because it 
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,22 +26,19 @@ _ANCHORS = {"center": ' text-anchor="middle"', "right": ' text-anchor="end"'}
 
 
 def svg_element(
-    figure: Figure, id: str = "", title: str = "", description: str = "", kind: str = "chart"
+    figure: Figure, title: str = "", description: str = "", kind: str = "chart"
 ) -> Markup:
-    """Write a figure of `drawing._charts` as an element of a page.
+    """Write a figure of `drawing._charts` as an element of a page, of the class `kind`.
 
-    Args:
-        figure: the drawing, at 72 dots per inch.
-        id: beginning of the identifiers inside, another one for every figure of a page.
-        title: its name; without one it is an ornament that is not read aloud.
-        description: what it shows, in words.
-        kind: class of the element.
+    Title and description are read aloud; a figure without a title is an ornament. They also give
+    identifiers inside the figure, so another one on the same page has another title or description.
     """
     width, height = (round(72 * side, 1) for side in figure.get_size_inches())
     words = {
         str(artist.get_gid()): str(artist.get_label()).split("\n")
         for artist in figure.findobj(lambda artist: artist.get_gid() is not None)
     }
+    id = f"f{zlib.crc32(f'{title}. {description}'.encode()):08x}"
     renderer = _PageRenderer(width, height, id, words)
     figure.patch.set_visible(False)  # the page is the paper
     figure.draw(renderer)

@@ -241,7 +241,7 @@ def _reasons(contents: Contents, examples: Sequence[Example | str]) -> list[str]
 def missing_views(contents: Contents, examples: Sequence[Example | str]) -> Section:
     """Which views are missing in the example episodes."""
     parts, complete = [], []
-    for k, (panel, one) in enumerate(zip(contents.panels, examples, strict=False)):
+    for panel, one in zip(contents.panels, examples, strict=False):
         if isinstance(one, str):
             continue
         if not one.masks:
@@ -258,34 +258,32 @@ def missing_views(contents: Contents, examples: Sequence[Example | str]) -> Sect
             f"Episode {one.episode} of class split {one.split}, missing rule {panel.cell.missing}: "
             "samples across, each class with its supports first, views down. Filled: there; "
             "empty: missing.",
-            id=f"missing-{k}-figure",
             title=f"Missing views in an episode of {panel.title}",
             description=f"{capital(told)}.",
         )
-        parts.append(Section(f"missing-{k}", panel.title, [f"{capital(told)}."], [figure]))
+        parts.append(Section(panel.title, [f"{capital(told)}."], [figure]))
     words = _reasons(contents, examples)
     if complete:
         words.append(f"Nothing is missing in the results on {listed(complete)}.")
-    return Section("missing", "Which views are missing", words, parts=parts)
+    return Section("Which views are missing", words, parts=parts, id="missing")
 
 
 def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> Section:
     """Where the samples of the example episodes lie."""
     parts = []
-    for k, (panel, one) in enumerate(zip(contents.panels, examples, strict=False)):
+    for panel, one in zip(contents.panels, examples, strict=False):
         if isinstance(one, str):
             continue
         labelled = np.arange(len(one.labels)) < one.n_support
         n_query = len(one.labels) - one.n_support
         figures = []
-        for number, shown in enumerate(one.pictures):
+        for shown in one.pictures:
             right = n_query - int(shown.wrong.sum())
             told = f"{shown.note}; {shown.method} gets {right} of {n_query} queries right."
             figures.append(
                 picture(
                     scatter(shown.places, one.labels, labelled, shown.wrong),
                     f"{capital(shown.name)}: {told}",
-                    id=f"example-{k}-figure-{number}",
                     title=f"An episode of {panel.title}, {shown.name}",
                     description=(
                         f"t-SNE of {one.n_support} supports and {n_query} queries of classes "
@@ -299,7 +297,7 @@ def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> S
             "Large outlined markers are the supports; rings mark queries that are got wrong."
         ]
         signs = [(sign(look_at(k), joined=False), f"class {c}") for k, c in enumerate(one.classes)]
-        parts.append(Section(f"example-{k}", panel.title, words, figures, signs=signs))
+        parts.append(Section(panel.title, words, figures, signs=signs))
     words = _reasons(contents, examples)
     if parts:
         words.insert(
@@ -307,4 +305,4 @@ def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> S
             "Each picture places the samples of one episode by t-SNE: near samples are alike, far "
             "distances mean nothing, and pictures cannot be laid over each other.",
         )
-    return Section("examples", "Example episodes", words, parts=parts)
+    return Section("Example episodes", words, parts=parts, id="examples")

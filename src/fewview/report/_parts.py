@@ -34,10 +34,10 @@ Drawn = tuple[Markup, str]  # a drawing, and the words under or after it
 class Table:
     """A table of a page; the first entry of a row names the row."""
 
-    id: str
     caption: str  # what it shows, read first by a screen reader
     columns: Sequence[str]  # names; those of numbers begin with '#'
     rows: list[TableRow]
+    id: str = ""  # for a table that is not in a part
     filters: tuple[int, ...] = ()  # columns that a choice narrows the rows down by
 
     @property
@@ -55,23 +55,23 @@ class Table:
 class Section:
     """A section of the page, or a part of one: heading, words, figures, tables."""
 
-    id: str
     title: str
     words: Sequence[str] = ()  # paragraphs
     figures: Sequence[Drawn] = ()
     tables: Sequence[Table] = ()
-    parts: Sequence[Section] = ()
+    parts: Sequence[Section] = ()  # each with one table at most
+    id: str = ""  # for a section that is not a part of another one
     findings: Sequence[str] = ()  # listed first
     code: Sequence[str] = ()  # commands
     signs: Sequence[Drawn] = ()  # markers and what they stand for
     legend: bool = False  # the switches of all methods stand here
 
 
-def picture(figure: Figure, caption: str, *, id: str, title: str, description: str) -> Drawn:
+def picture(figure: Figure, caption: str, *, title: str, description: str) -> Drawn:
     """A figure as it stands in a section, with the words under it and those read aloud."""
     from fewview.drawing._svg import svg_element
 
-    return svg_element(figure, id, title, description), caption
+    return svg_element(figure, title, description), caption
 
 
 def sign(look: Look, joined: bool = True) -> Markup:

@@ -152,40 +152,35 @@ def how_made(contents: Contents, store: str, asked: Sequence[str]) -> Section:
         f"These commands compute exactly the {len(contents.results):,} results shown and write "
         "this page; what the store has is not computed again."
     ]
-    own = sorted({p.cell.dataset for p in contents.panels if p.cell.dataset not in names()})
-    if own:
-        words.append(
-            f"{listed(own)}: data of your own, given as a file or folder; put its path there."
-        )
-    lacking = missing_cells(contents.results)
-    if lacking:
+    if own := sorted({p.cell.dataset for p in contents.panels if p.cell.dataset not in names()}):
+        text = "data of your own, given as a file or folder; put its path there."
+        words.append(f"{listed(own)}: {text}")
+    if lacking := missing_cells(contents.results):
         words.append(
             f"The store is not complete: {plural(lacking, 'cell')} of the rectangle of methods, "
             "rates and class splits are lacking; the commands compute them too."
         )
     if contents.stale:
-        words.append(
-            f"{plural(contents.stale, 'result')} of older versions of methods were left out."
-        )
+        text = "of older versions of methods were left out."
+        words.append(f"{plural(contents.stale, 'result')} {text}")
     if contents.unknown:
-        words.append(
-            f"Not known to this installation, shown as stored: {listed(contents.unknown)}."
-        )
+        text = "Not known to this installation, shown as stored"
+        words.append(f"{text}: {listed(contents.unknown)}.")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     words.append(f"Page written by fewview {__version__} on {now}.")
     cells = {(p.cell.dataset, p.cell.data_checksum): p.cell for p in contents.panels}
     tables = [
         Table(
+            "Programs and machines that computed the results.",
+            ("what", "which", "#results"),
+            [[what, which, str(count)] for what, which, count in versions(contents.results)],
             id="versions",
-            caption="Programs and machines that computed the results.",
-            columns=("what", "which", "#results"),
-            rows=[[what, which, str(count)] for what, which, count in versions(contents.results)],
         ),
         Table(
+            "Data sets by their checksums.",
+            ("data set", "checksum", "base classes from"),
+            [[name, check, cell.base] for (name, check), cell in cells.items()],
             id="data",
-            caption="Data sets by their checksums.",
-            columns=("data set", "checksum", "base classes from"),
-            rows=[[name, check, cell.base] for (name, check), cell in cells.items()],
         ),
     ]
-    return Section("how", "How this page was made", words, tables=tables, code=lines)
+    return Section("How this page was made", words, tables=tables, code=lines, id="how")

@@ -38,6 +38,7 @@ from fewview.report._contents import (
     winners,
 )
 from fewview.report._parts import (
+    Drawn,
     Entry,
     Section,
     Table,
@@ -80,27 +81,22 @@ def headline(contents: Contents) -> Section:
                 f"Over {plural(ranking.n_blocks, 'data set')}, {ranking.names[0]} has the best "
                 f"average rank, {ranking.ranks[0]:.2f} of {len(ranking.names)}."
             )
-    left_out = {name for _, some in found for winner in some for name in winner.left_out}
-    if left_out:
+    if left_out := {name for _, some in found for winner in some for name in winner.left_out}:
         words.append(
             "Not compared everywhere, because class splits or missing rates are lacking: "
             f"{listed(sorted(left_out))}."
         )
     table = Table(
+        "Who wins where: the most accurate method at every missing rate, and how far it is ahead "
+        "of the second best. Differences are paired over class splits; p is of the paired t test, "
+        "corrected by Holm's method for all pairs of methods compared there.",
+        ("data set", "#missing rate", "best method", "#accuracy (%)", "second best",
+         "#ahead by (points)", "#95 % interval", "#splits won", "#p (Holm)", "how sure"),
+        [_winner_row(winner) for _, some in found for winner in some],
         id="winners",
-        caption=(
-            "Who wins where: the most accurate method at every missing rate, and how far it is "
-            "ahead of the second best. Differences are paired over class splits; p is of the "
-            "paired t test, corrected by Holm's method for all pairs of methods compared there."
-        ),
-        columns=(
-            "data set", "#missing rate", "best method", "#accuracy (%)", "second best",
-            "#ahead by (points)", "#95 % interval", "#splits won", "#p (Holm)", "how sure",
-        ),
-        rows=[_winner_row(winner) for _, some in found for winner in some],
     )  # fmt: skip
-    items = [_winner_words(some[0], panel) for panel, some in found if some]
-    return Section("headline", "Headline", words, findings=items, tables=[table])
+    findings = [_winner_words(some[0], panel) for panel, some in found if some]
+    return Section("Headline", words, findings=findings, tables=[table], id="headline")
 
 
 def _winner_row(winner: Winner) -> TableRow:
@@ -122,10 +118,9 @@ def _winner_row(winner: Winner) -> TableRow:
         sure = "clear of the second only" if winner.clear else "may be chance"
     else:
         sure = "clear"
+    best = [winner.best, f"{winner.accuracy:.1f}", winner.second or "-"]
     strong = winner.clear and not winner.tied
-    best = f"{winner.accuracy:.1f}"
-    start: TableRow = [winner.panel, rate, winner.best, best, winner.second or "-"]
-    return [*start, *ahead, Entry(sure, strong=strong)]
+    return [winner.panel, rate, *best, *ahead, Entry(sure, strong=strong)]
 
 
 def _winner_words(winner: Winner, panel: Panel) -> str:
@@ -153,34 +148,28 @@ def _winner_words(winner: Winner, panel: Panel) -> str:
 def curves(contents: Contents, looks: Looks) -> Section:
     """Accuracy against the missing rate, drawn and in numbers."""
     parts = []
-    for k, panel in enumerate(contents.panels):
-        several = len(panel.etas) > 1
-        figure = _curve(k, panel, looks) if several else _one_rate(k, panel, looks)
+    for panel in contents.panels:
         words = [f"{capital(panel.task)}."]
         if spec := _spec(panel):
-            views = ", ".join(spec.view_names)
+            views = f"{plural(spec.n_views, 'view')} ({', '.join(spec.view_names)})"
             usual = panel.cell.data_checksum == spec.checksum
-            words.append(
-                f"{spec.title}. {plural(spec.n_views, 'view')} ({views})."
-                + ("" if usual else " Not the usual file.")
-            )
-        parts.append(Section(f"curve-{k}", panel.title, words, [figure], [_rates(k, panel)]))
+            words.append(f"{spec.title}. {views}." + ("" if usual else " Not the usual file."))
+        figure = (_curve if len(panel.etas) > 1 else _one_rate)(panel, looks)
+        parts.append(Section(panel.title, words, [figure], [_rates(panel)]))
     several = any(len(panel.etas) > 1 for panel in contents.panels)
     title = "Accuracy against the missing rate" if several else "Accuracy"
-    return Section("curves", title, parts=parts, legend=len(contents.methods) > 1)
+    return Section(title, parts=parts, legend=len(contents.methods) > 1, id="curves")
 
 
-def _curve(k: int, panel: Panel, looks: Looks) -> Any:
+def _curve(panel: Panel, looks: Looks) -> Drawn:
     best, first, last = panel.methods[0], panel.etas[0], panel.etas[-1]
     ends = [panel.row(best, eta) for eta in (first, last)]
     told = " to ".join(f"{row['accuracy']:.1f} %" for row in ends if row is not None)
-    order = {name: place for place, name in enumerate(panel.methods)}
-    rows = sorted(panel.rows, key=lambda row: order[row["method"]])
+    rows = sorted(panel.rows, key=lambda row: panel.methods.index(row["method"]))
     return picture(
         accuracy_chart(rows, looks, list(looks)[:N_SHOWN]),
         "Lines are means, bands 95 % intervals over class splits; the grey dashed line is chance, "
         f"{100 / panel.cell.way:.0f} %.",
-        id=f"curve-{k}-figure",
         title=f"Accuracy against the missing rate on {panel.title}",
         description=(
             f"{plural(len(panel.methods), 'method')} from missing rate {first:.3g} to {last:.3g}. "
@@ -190,7 +179,7 @@ def _curve(k: int, panel: Panel, looks: Looks) -> Any:
     )
 
 
-def _one_rate(k: int, panel: Panel, looks: Looks) -> Any:
+def _one_rate(panel: Panel, looks: Looks) -> Drawn:
     (eta,) = panel.etas
     series, values = [], []
     for name in panel.methods:
@@ -202,7 +191,6 @@ def _one_rate(k: int, panel: Panel, looks: Looks) -> Any:
     return picture(
         rows_chart(series, Scale("accuracy (%)", min(values), max(values), pad=0.03)),
         "Markers are means, lines 95 % intervals over class splits.",
-        id=f"curve-{k}-figure",
         title=f"Accuracy on {panel.title}",
         description=(
             f"{plural(len(series), 'method')} at missing rate {eta:.3g}, best first: {best.name} "
@@ -211,7 +199,7 @@ def _one_rate(k: int, panel: Panel, looks: Looks) -> Any:
     )
 
 
-def _rates(k: int, panel: Panel) -> Table:
+def _rates(panel: Panel) -> Table:
     """One row per method, one column per missing rate."""
     best = {
         eta: max(row["accuracy"] for row in panel.rows if row["eta"] == eta) for eta in panel.etas
@@ -228,24 +216,23 @@ def _rates(k: int, panel: Panel) -> Table:
     several = any(row["split_low"] is not None for row in panel.rows)
     spread = "; in brackets the lowest and highest class split" if several else ""
     return Table(
-        id=f"accuracy-{k}",
-        caption=(
-            f"Accuracy in percent on {panel.title}, ± standard error over episodes{spread}. The "
-            "highest mean of a column is bold."
-        ),
-        columns=["method", *(f"#rate {eta:.3g}" for eta in panel.etas)],
-        rows=[
-            [name, *(entry(panel.row(name, eta)) for eta in panel.etas)] for name in panel.methods
-        ],
+        f"Accuracy in percent on {panel.title}, ± standard error over episodes{spread}. The "
+        "highest mean of a column is bold.",
+        ["method", *(f"#rate {eta:.3g}" for eta in panel.etas)],
+        [[name, *(entry(panel.row(name, eta)) for eta in panel.etas)] for name in panel.methods],
     )
 
 
-# Columns of the table of all results: name, key of a row, digits.
+# Columns of the table of all results: name, key of a row, format.
 _COLUMNS = (
-    ("accuracy", "accuracy", 2), ("± error", "standard_error", 2), ("95 % from", "ci_low", 1),
-    ("to", "ci_high", 1), ("lowest split", "split_low", 1), ("highest split", "split_high", 1),
-    ("balanced", "balanced_accuracy", 2), ("log-loss", "log_loss", 3), ("Brier", "brier", 3),
-    ("ECE", "ece", 3),
+    ("#rate", "eta", ".3g"), ("#accuracy", "accuracy", ".2f"),
+    ("#± error", "standard_error", ".2f"), ("#95 % from", "ci_low", ".1f"),
+    ("#to", "ci_high", ".1f"), ("#lowest split", "split_low", ".1f"),
+    ("#highest split", "split_high", ".1f"), ("#balanced", "balanced_accuracy", ".2f"),
+    ("#log-loss", "log_loss", ".3f"), ("#Brier", "brier", ".3f"), ("#ECE", "ece", ".3f"),
+    ("#seconds", "seconds", ".3g"), ("#preparing", "seconds_base", ".3g"),
+    ("#splits", "n_splits", ""), ("#episodes", "n_episodes", ""), ("scaling", "scaling", ""),
+    ("padding", "padding", ""),
 )  # fmt: skip
 
 
@@ -255,10 +242,7 @@ def all_results(contents: Contents) -> Section:
         [
             name,
             panel.title,
-            f"{eta:.3g}",
-            *("-" if row[key] is None else f"{row[key]:.{n}f}" for _, key, n in _COLUMNS),
-            *(f"{row[key]:.3g}" for key in ("seconds", "seconds_base")),
-            *(str(row[key]) for key in ("n_splits", "n_episodes", "scaling", "padding")),
+            *("-" if row[key] is None else format(row[key], form) for _, key, form in _COLUMNS),
         ]
         for panel in contents.panels
         for name in panel.methods
@@ -274,19 +258,14 @@ def all_results(contents: Contents) -> Section:
             f"The first {MAX_ROWS} of {len(rows)} rows; 'fewview results --format csv' has all."
         )
     table = Table(
+        "All results: accuracies in percent, calibration error (ECE) of the predicted class, "
+        "seconds of scoring and of preparing from base classes.",
+        ["method", "data set", *(name for name, _, _ in _COLUMNS)],
+        rows[:MAX_ROWS],
         id="results",
-        caption=(
-            "All results: accuracies in percent, calibration error (ECE) of the predicted class, "
-            "seconds of scoring and of preparing from base classes."
-        ),
-        columns=(
-            "method", "data set", "#rate", *(f"#{name}" for name, _, _ in _COLUMNS), "#seconds",
-            "#preparing", "#splits", "#episodes", "scaling", "padding",
-        ),
-        rows=rows[:MAX_ROWS],
         filters=(1, 2),
-    )  # fmt: skip
-    return Section("results-section", "All results", words, tables=[table])
+    )
+    return Section("All results", words, tables=[table], id="results-section")
 
 
 # ---------------------------------------------------------------------- the paper
@@ -294,13 +273,8 @@ def all_results(contents: Contents) -> Section:
 
 def against_paper(contents: Contents, looks: Looks) -> Section:
     """Our accuracies beside those that the paper prints."""
-    parts, absent = [], []
-    for k, panel in enumerate(contents.panels):
-        part = _paper_part(k, panel, looks)
-        if part is None:
-            absent.append(panel.title)
-        else:
-            parts.append(part)
+    found = {panel.title: _paper_part(panel, looks) for panel in contents.panels}
+    parts = [part for part in found.values() if part is not None]
     words = [
         "The paper reports one class split with 400 episodes; ours are means over class splits, "
         "so a gap within the spread of our class splits says little. Scaling and padding are "
@@ -308,15 +282,15 @@ def against_paper(contents: Contents, looks: Looks) -> Section:
     ]
     if not parts:
         words = ["None of these data sets and methods is in the paper, in this setting."]
-    elif absent:
+    elif absent := [title for title, part in found.items() if part is None]:
         words.append(f"Not in the paper, or not in this setting: {listed(absent)}.")
-    return Section("paper", "Paper against ours", words, parts=parts, legend=bool(parts))
+    return Section("Paper against ours", words, parts=parts, legend=bool(parts), id="paper")
 
 
-def _paper_part(k: int, panel: Panel, looks: Looks) -> Section | None:
+def _paper_part(panel: Panel, looks: Looks) -> Section | None:
     spec, cell = _spec(panel), panel.cell
     table = PAPER_TABLES.get(spec.paper_table or "") if spec else None
-    if spec is None or table is None or (cell.way, cell.shot) != (spec.way, spec.shot):
+    if table is None or (cell.way, cell.shot) != (spec.way, spec.shot):
         return None
     paper_names = {ours: paper for paper, ours in PAPER_METHODS.items()}
     dataset = next(iter(table.datasets.values()))
@@ -330,10 +304,11 @@ def _paper_part(k: int, panel: Panel, looks: Looks) -> Section | None:
             row = panel.row(name, eta)
             if found is None or row is None:
                 continue
-            paper, ours, low, high = (
-                found.accuracy, row["accuracy"], row["split_low"], row["split_high"],
-            )  # fmt: skip
-            inside = "one split" if low is None else ("yes" if low <= paper <= high else "no")
+            paper, ours = found.accuracy, row["accuracy"]
+            within = ["-", "one split"]
+            if row["split_low"] is not None:
+                low, high = row["split_low"], row["split_high"]
+                within = [f"{low:.0f}-{high:.0f}", "yes" if low <= paper <= high else "no"]
             rows.append(
                 [
                     name,
@@ -341,8 +316,7 @@ def _paper_part(k: int, panel: Panel, looks: Looks) -> Section | None:
                     Entry(f"{paper:.2f} ±{found.standard_error:.2f}", paper),
                     Entry(f"{ours:.2f} ±{row['standard_error']:.2f}", ours),
                     Entry(f"{ours - paper:+.1f}", ours - paper),
-                    "-" if low is None else f"{low:.0f}-{high:.0f}",
-                    inside,
+                    *within,
                 ]
             )
             told = f"{name}, rate {eta:g}: paper {paper}, ours {ours:.1f}"
@@ -351,41 +325,34 @@ def _paper_part(k: int, panel: Panel, looks: Looks) -> Section | None:
             series.append(_series(looks, name, points, joined=False))
     if not rows:
         return None
-    pairs = [(point.x, point.y) for one in series for point in one.points]
-    gaps = [ours - paper for paper, ours in pairs]
-    low, high = np.min(pairs), np.max(pairs)
+    pairs = np.array([(point.x, point.y) for one in series for point in one.points])
+    gaps = pairs[:, 1] - pairs[:, 0]
+    low, high = float(pairs.min()), float(pairs.max())
+    across, up = (
+        Scale(f"{whose} accuracy (%)", low, high, pad=0.05) for whose in ("paper's", "our")
+    )
     figure = picture(
-        chart(
-            series,
-            Scale("paper's accuracy (%)", low, high, pad=0.05),
-            Scale("our accuracy (%)", low, high, pad=0.05),
-            guides=[(low, low, high, high)],
-            height=380,
-        ),
+        chart(series, across, up, guides=[(low, low, high, high)], height=380),
         "One marker per method and missing rate; on the line both agree.",
-        id=f"paper-{k}-figure",
         title=f"Our accuracy against the paper's on {panel.title}",
         description=(
-            f"{len(gaps)} pairs of numbers; ours minus the paper's is {np.mean(gaps):+.1f} points "
-            f"on average, from {min(gaps):+.1f} to {max(gaps):+.1f}."
+            f"{len(gaps)} pairs of numbers; ours minus the paper's is {gaps.mean():+.1f} points on "
+            f"average, from {gaps.min():+.1f} to {gaps.max():+.1f}."
         ),
     )
-    words = {
+    relation = {
         "same": "The very arrays of the paper.",
         "recomputed": "The paper's images, views recomputed: digits cannot agree exactly.",
         "stand-in": "A stand-in for the paper's data: only the order of methods can be compared.",
-    }
-    note = [words[spec.relation]] + ([f"Note: {spec.note}."] if spec.note else [])
+    }[spec.relation]
     numbers = Table(
-        id=f"paper-{k}",
-        caption=f"Accuracy in percent on {panel.title}: the paper's {table.label} against ours.",
-        columns=(
-            "method", "#rate", "#paper", "#ours", "#ours minus paper", "#our splits",
-            "paper within our splits",
-        ),
-        rows=rows,
+        f"Accuracy in percent on {panel.title}: the paper's {table.label} against ours.",
+        ("method", "#rate", "#paper", "#ours", "#ours minus paper", "#our splits",
+         "paper within our splits"),
+        rows,
     )  # fmt: skip
-    return Section(f"paper-part-{k}", panel.title, note, [figure], [numbers])
+    words = [relation] + ([f"Note: {spec.note}."] if spec.note else [])
+    return Section(panel.title, words, [figure], [numbers])
 
 
 # ---------------------------------------------------------------------- ranks, time, calibration
@@ -393,27 +360,25 @@ def _paper_part(k: int, panel: Panel, looks: Looks) -> Section | None:
 
 def ranks(contents: Contents, looks: Looks) -> Section:
     """Average ranks and which of them can be told apart."""
-    found = rankings(contents)
-    if not found:
-        return Section("ranks", "Ranks", ["Ranks need results of at least two methods."])
-    words = [
+    parts = [_rank_part(ranked, looks) for ranked in rankings(contents)]
+    words = (
         "Rank 1 is the most accurate method of a block; ranks are averaged over blocks. Vertical "
         "bars at the right join methods that Nemenyi's test at 0.05 does not tell apart: their "
         "ranks differ by less than the critical difference drawn above."
-    ]
-    parts = [_rank_part(k, ranked, looks) for k, ranked in enumerate(found)]
-    return Section("ranks", "Ranks", words, parts=parts)
+    )
+    if not parts:
+        words = "Ranks need results of at least two methods."
+    return Section("Ranks", [words], parts=parts, id="ranks")
 
 
-def _rank_part(k: int, ranked: Ranked, looks: Looks) -> Section:
+def _rank_part(ranked: Ranked, looks: Looks) -> Section:
     ranking = ranked.ranking
     pairs = zip(ranking.names, ranking.ranks, strict=True)
     joins = [f"{ranking.names[a]} to {ranking.names[b]}" for a, b in ranking.cliques()]
     told = f"Not told apart: {'; '.join(joins)}" if joins else "All are told apart"
     figure = picture(
-        critical_difference_diagram(ranking, known=looks, caption=False),
+        critical_difference_diagram(ranking, known=looks),
         "Best method first.",
-        id=f"rank-{k}-figure",
         title=f"Critical-difference diagram: {ranked.title}",
         description=(
             f"Average ranks over {ranking.n_blocks} {ranked.blocks}, best first: "
@@ -432,116 +397,96 @@ def _rank_part(k: int, ranked: Ranked, looks: Looks) -> Section:
         )
     if ranked.left_out:
         words.append(f"Not ranked, because results are lacking: {listed(ranked.left_out)}.")
-    return Section(f"rank-{k}", ranked.title, words, [figure])
+    return Section(ranked.title, words, [figure])
 
 
 def times(contents: Contents, looks: Looks) -> Section:
     """What accuracy costs."""
-    parts = []
-    for k, panel in enumerate(contents.panels):
-        found = costs(panel)
-        series = []
-        for cost in found:
-            told = f"{cost.method}: {cost.milliseconds:.3g} ms, {cost.accuracy:.1f} %"
-            point = Point(max(cost.milliseconds, 1e-6), cost.accuracy, words=told)
-            series.append(
-                _series(looks, cost.method, [point], joined=False, labelled=cost.efficient)
-            )
-        x, y = zip(*((one.points[0].x, one.points[0].y) for one in series), strict=True)
-        figure = picture(
-            chart(
-                series,
-                Scale("milliseconds per episode", min(x), max(x), log=True),
-                Scale("accuracy (%)", min(y), max(y), pad=0.1),
-            ),
-            "Up and left is better. Names stand beside methods that none beats in both.",
-            id=f"time-{k}-figure",
-            title=f"Time against accuracy on {panel.title}",
-            description=(
-                f"{plural(len(found), 'method')}. No other method is both faster and more "
-                f"accurate than {listed([cost.method for cost in found if cost.efficient])}."
-            ),
-        )
-        table = Table(
-            id=f"time-{k}",
-            caption=(
-                f"Time and accuracy on {panel.title}, means over missing rates; scoring per "
-                "episode, preparing from base classes per class split."
-            ),
-            columns=(
-                "method", "#scoring (ms per episode)", "#preparing (s)", "#accuracy (%)",
-                "none faster and better",
-            ),
-            rows=[
-                [
-                    cost.method,
-                    f"{cost.milliseconds:.3g}",
-                    f"{cost.seconds_base:.2g}",
-                    f"{cost.accuracy:.1f}",
-                    ("yes" if cost.efficient else "no") if cost.complete else "lacks rates",
-                ]
-                for cost in found
-            ],
-        )  # fmt: skip
-        parts.append(Section(f"time-part-{k}", panel.title, [], [figure], [table]))
-    words = [
+    words = (
         "Wall-clock seconds of the machines that did the work, other work on them included; "
         "compare them within one machine only (see the last section)."
-    ]
+    )
+    parts = [_time_part(panel, looks) for panel in contents.panels]
     legend = len(contents.methods) > 1
-    return Section("time", "Time against accuracy", words, parts=parts, legend=legend)
+    return Section("Time against accuracy", [words], parts=parts, legend=legend, id="time")
+
+
+def _time_part(panel: Panel, looks: Looks) -> Section:
+    found = costs(panel)
+    series = []
+    for cost in found:
+        told = f"{cost.method}: {cost.milliseconds:.3g} ms, {cost.accuracy:.1f} %"
+        point = Point(max(cost.milliseconds, 1e-6), cost.accuracy, words=told)
+        series.append(_series(looks, cost.method, [point], joined=False, labelled=cost.efficient))
+    x, y = zip(*((one.points[0].x, one.points[0].y) for one in series), strict=True)
+    figure = picture(
+        chart(
+            series,
+            Scale("milliseconds per episode", min(x), max(x), log=True),
+            Scale("accuracy (%)", min(y), max(y), pad=0.1),
+        ),
+        "Up and left is better. Names stand beside methods that none beats in both.",
+        title=f"Time against accuracy on {panel.title}",
+        description=(
+            f"{plural(len(found), 'method')}. No other method is both faster and more accurate "
+            f"than {listed([cost.method for cost in found if cost.efficient])}."
+        ),
+    )
+    table = Table(
+        f"Time and accuracy on {panel.title}, means over missing rates; scoring per episode, "
+        "preparing from base classes per class split.",
+        ("method", "#scoring (ms per episode)", "#preparing (s)", "#accuracy (%)",
+         "none faster and better"),
+        [
+            [cost.method, f"{cost.milliseconds:.3g}", f"{cost.seconds_base:.2g}",
+             f"{cost.accuracy:.1f}",
+             ("yes" if cost.efficient else "no") if cost.complete else "lacks rates"]
+            for cost in found
+        ],
+    )  # fmt: skip
+    return Section(panel.title, [], [figure], [table])
 
 
 def calibration(contents: Contents, looks: Looks) -> Section:
     """How far probabilities can be trusted."""
-    parts = []
-    for k, panel in enumerate(contents.panels):
-        found = reliabilities(panel)
-        series = []
-        for one in found:
-            points = [
-                Point(p, hit, words=f"{one.method}: says {p:.2f}, right {hit:.2f} ({n} queries)")
-                for p, hit, n in one.points
+    parts = [_calibration_part(panel, looks) for panel in contents.panels]
+    return Section("Calibration", parts=parts, legend=len(contents.methods) > 1, id="calibration")
+
+
+def _calibration_part(panel: Panel, looks: Looks) -> Section:
+    found = reliabilities(panel)
+    series = []
+    for one in found:
+        points = [
+            Point(p, hit, words=f"{one.method}: says {p:.2f}, right {hit:.2f} ({n} queries)")
+            for p, hit, n in one.points
+        ]
+        series.append(_series(looks, one.method, points))
+    across = Scale("probability given to the predicted class", 0.0, 1.0)
+    best, worst = found[0], found[-1]
+    figure = picture(
+        chart(series, across, Scale("share right", 0.0, 1.0), guides=[(0, 0, 1, 1)], height=400),
+        "Bins with fewer than 20 queries are not drawn. Below the diagonal: too sure.",
+        title=f"Reliability diagram on {panel.title}",
+        description=(
+            "On the diagonal, probabilities are what they say; below it, a method is too sure. The "
+            f"smallest calibration error is {best.method}'s, {best.error:.3f}, the largest "
+            f"{worst.method}'s, {worst.error:.3f}."
+        ),
+    )
+    table = Table(
+        f"Calibration on {panel.title}, pooled over missing rates and class splits: expected "
+        "calibration error (ECE, 15 bins), mean probability of the predicted class, share of "
+        "right predictions.",
+        ("method", "#ECE", "#probability", "#share right", "#too sure by", "#log-loss", "#Brier"),
+        [
+            [
+                one.method,
+                *(f"{value:.3f}" for value in (one.error, one.confidence, one.accuracy)),
+                f"{one.confidence - one.accuracy:+.3f}",
+                *(f"{value:.3f}" for value in (one.log_loss, one.brier)),
             ]
-            series.append(_series(looks, one.method, points))
-        figure = picture(
-            chart(
-                series,
-                Scale("probability given to the predicted class", 0.0, 1.0),
-                Scale("share right", 0.0, 1.0),
-                guides=[(0, 0, 1, 1)],
-                height=400,
-            ),
-            "Bins with fewer than 20 queries are not drawn. Below the diagonal: too sure.",
-            id=f"calibration-{k}-figure",
-            title=f"Reliability diagram on {panel.title}",
-            description=(
-                "On the diagonal, probabilities are what they say; below it, a method is too "
-                f"sure. The smallest calibration error is {found[0].method}'s, "
-                f"{found[0].error:.3f}, the largest {found[-1].method}'s, {found[-1].error:.3f}."
-            ),
-        )
-        table = Table(
-            id=f"calibration-{k}",
-            caption=(
-                f"Calibration on {panel.title}, pooled over missing rates and class splits: "
-                "expected calibration error (ECE, 15 bins), mean probability of the predicted "
-                "class, share of right predictions."
-            ),
-            columns=(
-                "method", "#ECE", "#probability", "#share right", "#too sure by", "#log-loss",
-                "#Brier",
-            ),
-            rows=[
-                [
-                    one.method,
-                    *(f"{value:.3f}" for value in (one.error, one.confidence, one.accuracy)),
-                    f"{one.confidence - one.accuracy:+.3f}",
-                    *(f"{value:.3f}" for value in (one.log_loss, one.brier)),
-                ]
-                for one in found
-            ],
-        )  # fmt: skip
-        parts.append(Section(f"calibration-part-{k}", panel.title, [], [figure], [table]))
-    legend = len(contents.methods) > 1
-    return Section("calibration", "Calibration", parts=parts, legend=legend)
+            for one in found
+        ],
+    )
+    return Section(panel.title, [], [figure], [table])
