@@ -95,13 +95,15 @@ def _paper(width: float, height: float) -> Figure:
     return Figure(figsize=(width / 72, height / 72), dpi=72)
 
 
-def _sheet(width: float, height: float) -> tuple[Figure, Axes]:
-    """Paper whose places are counted in points from the upper left corner."""
-    figure = _paper(width, height)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    return figure, axes
+def _places(on: Axes | Figure) -> dict[str, Any]:
+    """How places are counted: on axes by their numbers, on paper in points from the upper left."""
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Affine2D
+
+    if not isinstance(on, Figure):
+        return {}
+    down = Affine2D().scale(1 / 72, -1 / 72).translate(0, on.get_size_inches()[1])
+    return {"transform": down + on.dpi_scale_trans}
 
 
 def _axes(figure: Figure, box: Box, across: Scale, up: Scale | None) -> Axes:
@@ -133,10 +135,18 @@ def _axes(figure: Figure, box: Box, across: Scale, up: Scale | None) -> Axes:
     return axes
 
 
-def _write(axes: Axes, x: float, y: float, text: str, **options: Any) -> None:
-    """One line of text whose dollar signs are no mathematics."""
+def _write(on: Axes | Figure, x: float, y: float, text: str, **options: Any) -> None:
+    """One line of text, on axes or on paper, whose dollar signs are no mathematics."""
     usual: dict[str, Any] = {"color": INK, "fontsize": LETTERS, "va": "center", "parse_math": False}
-    axes.text(x, y, _flat(text), **(usual | options))
+    on.text(x, y, _flat(text), **(_places(on) | usual | options))
+
+
+def _line(on: Axes | Figure, x: Any, y: Any, **options: Any) -> None:
+    """A line, on axes or on paper, solid and thin unless said otherwise; never cut off."""
+    from matplotlib.lines import Line2D
+
+    usual: dict[str, Any] = {"linestyle": "-", "linewidth": 1, "solid_capstyle": "butt"}
+    on.add_artist(Line2D(x, y, clip_on=False, **(_places(on) | usual | options)))
 
 
 def _flat(text: str) -> str:
@@ -145,12 +155,6 @@ def _flat(text: str) -> str:
 
 def _short(name: str, most: int) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def _line(axes: Axes, x: Any, y: Any, **options: Any) -> None:
-    """A line, solid and thin unless said otherwise; nothing of it is cut off at the axes."""
-    usual: dict[str, Any] = {"linestyle": "-", "linewidth": 1, "solid_capstyle": "butt"}
-    axes.plot(x, y, clip_on=False, **(usual | options))
 
 
 def _piece(kind: str, number: int, look: Look, *classes: str) -> str:
@@ -262,7 +266,7 @@ def rows_chart(
     left = min(max(7.0 * max(len(one.name) for one in series) + 14.0, 70.0), 200.0)
     right = WIDTH - 60.0 - 9.0 * len(joins)
     bottom = top + 20.0 * len(series)
-    figure, sheet = _sheet(WIDTH, bottom + 40.0)
+    figure = _paper(WIDTH, bottom + 40.0)
     axes = _axes(figure, (left, top, right, bottom), across, None)
     axes.set_ylim(len(series), 0)
     for k, one in enumerate(series):
@@ -276,17 +280,17 @@ def rows_chart(
                   gid=_piece("bar", k, plain, "on"))  # fmt: skip
         _line(axes, [point.y], row[:1], color=colour, label=f"{one.name}: {point.y:.2f}",
               gid=_piece("mark", k, plain, "on"), **plain.mark())  # fmt: skip
-        _write(sheet, left - 8, y, _short(one.name, 27), ha="right")
-        _write(sheet, right + 8, y, f"{point.y:.2f}")
+        _write(figure, left - 8, y, _short(one.name, 27), ha="right")
+        _write(figure, right + 8, y, f"{point.y:.2f}")
     for k, (first, last) in enumerate(joins):
         ends = [top + 20.0 * (first + 0.2), top + 20.0 * (last + 0.8)]
-        _line(sheet, [right + 50.0 + 9.0 * k] * 2, ends, color=INK, linewidth=4)
+        _line(figure, [right + 50.0 + 9.0 * k] * 2, ends, color=INK, linewidth=4)
     if span is not None:
         low, high = across.ends
         end = min(left + span / (high - low) * (right - left), WIDTH - 14.0)
-        _line(sheet, [left, left, left, end, end, end], [20, 28, 24, 24, 20, 28], color=INK,
+        _line(figure, [left, left, left, end, end, end], [20, 28, 24, 24, 20, 28], color=INK,
               linewidth=1.5)  # fmt: skip
-        _write(sheet, left, 9, span_name)
+        _write(figure, max(min(left, WIDTH - 6.6 * len(span_name)), 0.0), 9, span_name)
     return figure
 
 
@@ -308,25 +312,26 @@ def mask_strips(
     places = left + np.arange(sum(sizes)) * wide + 4.0 * group
     step = 11.0 * len(views) + 30.0
     height = 12.0 + step * len(strips)
-    figure, axes = _sheet(WIDTH, height)
+    figure = _paper(WIDTH, height)
     small = {"fontsize": SMALL, "color": SOFT}
     box = np.array([(0, 0), (wide, 0), (wide, 10), (0, 10), (0, 0)])
     codes = [Outline.MOVETO, *[Outline.LINETO] * 3, Outline.CLOSEPOLY]
     for k, (name, mask) in enumerate(strips):
         top = 22.0 + step * k
-        _write(axes, left, top - 10, name, color=SOFT)
+        _write(figure, left, top - 10, name, color=SOFT)
         for row, view in enumerate(views):
-            _write(axes, left - 5, top + 11.0 * row + 5.5, _short(view, 17), ha="right", **small)
+            _write(figure, left - 5, top + 11.0 * row + 5.5, _short(view, 17), ha="right", **small)
         there = np.asarray(mask, dtype=bool).T
         for cells, face, edge in ((there, COLOURS[0], PAPER), (~there, "none", RULE)):
             v, s = np.nonzero(cells)
             corners = np.stack([places[s], top + 11.0 * v], axis=1)[:, None] + box
             outline = Outline(corners.reshape(-1, 2), codes * len(v))
-            axes.add_artist(PathPatch(outline, facecolor=face, edgecolor=edge, linewidth=0.4))
+            paint: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.4}
+            figure.add_artist(PathPatch(outline, **paint, **_places(figure)))
     for k, (name, size) in enumerate(groups):
         if size * wide >= 6.0 * len(name):
             middle = places[group == k].mean() + wide / 2
-            _write(axes, middle, height - 12, name, ha="center", **small)
+            _write(figure, middle, height - 12, name, ha="center", **small)
     return figure
 
 
@@ -336,9 +341,9 @@ def scatter(places: Any, groups: Any, labelled: Any, wrong: Any, side: float = 3
     Classes (`groups`) differ in colour and marker, labelled samples are larger and outlined, wrong
     ones ringed.
     """
-    figure, axes = _sheet(side, side)
+    figure = _paper(side, side)
     ends = [1, side - 1]
-    _line(axes, [*ends, *ends[::-1], 1], [1, 1, side - 1, side - 1, 1], color=RULE)
+    _line(figure, [*ends, *ends[::-1], 1], [1, 1, side - 1, side - 1, 1], color=RULE)
     low, high = np.min(places, axis=0), np.max(places, axis=0)
     shares = (np.asarray(places) - low) / np.where(high > low, high - low, 1.0)
     x, y = 6 + (side - 12) * (0.05 + 0.9 * shares.T * ((1,), (-1,)) + ((0,), (0.9,)))
@@ -349,9 +354,9 @@ def scatter(places: Any, groups: Any, labelled: Any, wrong: Any, side: float = 3
             look = look_at(int(group))
             style = look.mark(2.0 if large else 1.0) | {"markeredgecolor": INK}
             style |= {"markeredgewidth": 1.8} if large else {}
-            _line(axes, x[chosen], y[chosen], linestyle="", color=COLOURS[look.colour],
+            _line(figure, x[chosen], y[chosen], linestyle="", color=COLOURS[look.colour],
                   gid=_piece("mark", int(group), look, "on", kind), **style)  # fmt: skip
-    _line(axes, x[wrong], y[wrong], linestyle="", color=INK, marker="o", markersize=12.4,
+    _line(figure, x[wrong], y[wrong], linestyle="", color=INK, marker="o", markersize=12.4,
           fillstyle="none", markeredgewidth=1.1)  # fmt: skip
     return figure
 
@@ -359,12 +364,12 @@ def scatter(places: Any, groups: Any, labelled: Any, wrong: Any, side: float = 3
 def key(look: Look, joined: bool = True) -> Figure:
     """The sample of a line, or the marker alone, that stands before a name in a legend."""
     width = 36.0 if joined else 16.0
-    figure, axes = _sheet(width, 16)
+    figure = _paper(width, 16)
     plain = Look(look.colour, look.marker, look.dash)  # no switch: a key keeps its colour
     if joined:
         style = plain.line(2) | {"marker": ""}
-        _line(axes, [1, 35], [8, 8], gid=_piece("line", 0, plain, "on"), **style)
-    _line(axes, [width / 2], [8], gid=_piece("mark", 0, plain, "on"),
+        _line(figure, [1, 35], [8, 8], gid=_piece("line", 0, plain, "on"), **style)
+    _line(figure, [width / 2], [8], gid=_piece("mark", 0, plain, "on"),
           color=COLOURS[look.colour], **look.mark(1.0 if joined else 1.4))  # fmt: skip
     return figure
 

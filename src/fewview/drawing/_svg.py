@@ -34,10 +34,8 @@ def svg_element(
     identifiers inside the figure, so another one on the same page has another title or description.
     """
     width, height = (round(72 * side, 1) for side in figure.get_size_inches())
-    words = {
-        str(artist.get_gid()): str(artist.get_label()).split("\n")
-        for artist in figure.findobj(lambda artist: artist.get_gid() is not None)
-    }
+    artists = [child for whole in (figure, *figure.axes) for child in whole.get_children()]
+    words = {str(a.get_gid()): str(a.get_label()).split("\n") for a in artists if a.get_gid()}
     id = f"f{zlib.crc32(f'{title}. {description}'.encode()):08x}"
     renderer = _PageRenderer(width, height, id, words)
     figure.patch.set_visible(False)  # the page is the paper
