@@ -168,7 +168,7 @@ def test_ranks_are_rows_with_their_joins_and_yardstick() -> None:
     ranking = average_ranks([[3, 2, 1]] * 9, names)
     tree = element(critical_difference_diagram(ranking, "class splits"))
     texts = [node.text for node in tree.iter("text")]
-    assert {"a", "1.00", "b", "2.00", "a-long-name:solver=referen…", "3.00"} <= set(texts)
+    assert {"a", "1.00", "b", "2.00", "a-long-name:solver=refer…", "3.00"} <= set(texts)
     yardstick = f"critical difference {ranking.critical_difference:.2f} (Nemenyi's test at 0.05)"
     assert yardstick in texts
     assert "average rank over 9 class splits (1 is best)" in texts

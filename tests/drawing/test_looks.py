@@ -84,5 +84,16 @@ def test_lines_of_one_chart_differ_in_colour_or_dash(count: int) -> None:
     assert len({(look.colour, look.dash) for look in found}) == count
 
 
+def test_few_methods_differ_in_colour_and_marker() -> None:
+    for other in range(50):
+        found = looks(["proto", "match", "ugda", f"mine-{other}", f"yours-{other}"])
+        mine = [found[f"mine-{other}"], found[f"yours-{other}"]]
+        fixed = [found[name] for name in ("proto", "match", "ugda")]
+        for k, look in enumerate(mine):
+            near = [*fixed, *mine[:k]]
+            assert look.colour not in {one.colour for one in near}
+            assert look.marker not in {one.marker for one in near}
+
+
 def test_there_are_280_looks() -> None:
     assert len({look_at(k) for k in range(280)}) == 280

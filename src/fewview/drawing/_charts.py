@@ -280,7 +280,7 @@ def rows_chart(
                   gid=_piece("bar", k, plain, "on"))  # fmt: skip
         _line(axes, [point.y], row[:1], color=colour, label=f"{one.name}: {point.y:.2f}",
               gid=_piece("mark", k, plain, "on"), **plain.mark())  # fmt: skip
-        _write(figure, left - 8, y, _short(one.name, 27), ha="right")
+        _write(figure, left - 8, y, _short(one.name, 25), ha="right")
         _write(figure, right + 8, y, f"{point.y:.2f}")
     for k, (first, last) in enumerate(joins):
         ends = [top + 20.0 * (first + 0.2), top + 20.0 * (last + 0.8)]
@@ -421,7 +421,6 @@ def accuracy_curves(rows: Sequence[Row], title: str | None = None) -> Figure:
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     wide, high, head = min(len(datasets), 3), 344.0, 24.0 if title else 0.0
     figure = _paper(WIDTH * wide, head + high * -(-len(datasets) // wide))
-    plain: dict[str, Any] = {"color": INK, "parse_math": False}
     for k, dataset in enumerate(datasets):
         here = [row for row in rows if row["dataset"] == dataset]
         series, across, up, guides = _accuracy(here, known, order)
@@ -430,9 +429,9 @@ def accuracy_curves(rows: Sequence[Row], title: str | None = None) -> Figure:
         axes = _axes(figure, box, across, up)
         _fill(axes, series, guides, bands=False)
         task = f"{dataset}, {here[0]['way']}-way {here[0]['shot']}-shot"
-        axes.set_title(_flat(task), fontsize=LETTERS, **plain)
+        axes.set_title(_flat(task), loc="left", color=INK, fontsize=LETTERS, parse_math=False)
     if title:
-        figure.suptitle(_flat(title), fontsize=LETTERS + 1.5, **plain)
+        _write(figure, 46.0, 12.0, title, fontsize=LETTERS + 1.5)
     legend = figure.legend(
         [Line2D([], [], **known[name].line(2)) for name in order], list(map(_flat, order)),
         loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=SMALL, frameon=False,

@@ -97,9 +97,9 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 def _likeness(look: Look, others: Iterable[Look]) -> int:
     """How easily a look is taken for one of the others."""
-    return sum(
-        100 * (look.colour == other.colour and look.dash == other.dash)
-        + 10 * (look.colour == other.colour and look.marker == other.marker)
-        + (look.dash == other.dash and look.marker == other.marker)
-        for other in others
-    )
+    out = 0
+    for other in others:
+        colour, marker = look.colour == other.colour, look.marker == other.marker
+        line = colour and look.dash == other.dash
+        out += 1000 * (line and marker) + 100 * line + 20 * colour + 10 * marker
+    return out
