@@ -280,6 +280,14 @@ def test_the_same_figure_is_saved_after_it_was_on_a_page(tmp_path: Path) -> None
     assert after.read_bytes() == before.read_bytes()
 
 
+def test_what_is_on_paper_moves_with_the_axes_when_a_file_is_cut() -> None:
+    figure = critical_difference_diagram(average_ranks([[3, 2, 1]] * 5, ["a", "b", "c"]))
+    assert len(figure.axes) == 1
+    loose = [*figure.texts, *figure.artists]
+    assert len(loose) >= 3 * 2 + 2  # names, values, yardstick and its name
+    assert all(artist.get_transform().contains_branch(figure.transFigure) for artist in loose)
+
+
 def test_panels_stand_side_by_side_and_the_best_is_first_in_the_legend() -> None:
     rows = [
         row(dataset=f"set {k}", method=name, eta=eta, accuracy=level)

@@ -102,8 +102,9 @@ def _places(on: Axes | Figure) -> dict[str, Any]:
 
     if not isinstance(on, Figure):
         return {}
-    down = Affine2D().scale(1 / 72, -1 / 72).translate(0, on.get_size_inches()[1])
-    return {"transform": down + on.dpi_scale_trans}
+    width, height = 72 * on.get_size_inches()
+    # In shares of the figure, which move with it when a file is cut to what is drawn.
+    return {"transform": Affine2D().scale(1 / width, -1 / height).translate(0, 1) + on.transFigure}
 
 
 def _axes(figure: Figure, box: Box, across: Scale, up: Scale | None) -> Axes:
