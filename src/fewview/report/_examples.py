@@ -17,7 +17,7 @@ from fewview.drawing._charts import mask_strips, scatter
 from fewview.drawing._looks import look_at
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.report._contents import Contents, Panel
-from fewview.report._parts import Section, capital, listed, picture, sign
+from fewview.report._elements import Section, capital, listed, picture, sign
 from fewview.results._cells import Cell, Result
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from markupsafe import Markup
 from fewview.drawing._looks import PALETTE, looks
 from fewview.ground._whole_files import replacing
 from fewview.report._contents import Contents, collect
+from fewview.report._elements import plural, sign
 from fewview.report._examples import Example, example, example_episodes, missing_views
-from fewview.report._parts import plural, sign
 from fewview.report._provenance import how_made
 from fewview.report._sections import (
     N_SHOWN,

@@ -18,7 +18,7 @@ from fewview._version import __version__
 from fewview.datasets._catalogue import get_spec, names
 from fewview.ground._errors import FewviewError
 from fewview.report._contents import Contents
-from fewview.report._parts import Section, Table, listed, plural
+from fewview.report._elements import Section, Table, listed, plural
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE
 

@@ -37,7 +37,7 @@ from fewview.report._contents import (
     reliabilities,
     winners,
 )
-from fewview.report._parts import (
+from fewview.report._elements import (
     Drawn,
     Entry,
     Section,
