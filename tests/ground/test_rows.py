@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fewview.drawing._charts import accuracy_curves, critical_difference_diagram, save_figure
 from fewview.ground._rows import render, save
-from fewview.results._intervals import average_ranks
 from fewview.results._summaries import pivot
 from fewview.samples import FewviewError
 
@@ -61,15 +59,3 @@ def test_parquet_round_trip(tmp_path: Path) -> None:
         "method": ["proto", "proto"],
         "split_low": [75.6, None],
     }
-
-
-def test_figures_are_saved_and_repeatable(tmp_path: Path) -> None:
-    rows = [row(eta=e, dataset=d) for e in (0.0, 0.5) for d in ("one", "two")]
-    first = save_figure(accuracy_curves(rows, "title"), tmp_path / "a")
-    assert [file.name for file in first] == ["a.png", "a.svg"]
-    second = save_figure(accuracy_curves(rows, "title"), tmp_path / "b.svg")
-    assert second[0].read_bytes() == first[1].read_bytes()
-    ranking = average_ranks([[3, 2, 1]] * 5, ["a", "b", "a-long-name:solver=reference"])
-    assert save_figure(critical_difference_diagram(ranking), tmp_path / "c.pdf")[0].exists()
-    with pytest.raises(FewviewError, match="no results"):
-        accuracy_curves([])

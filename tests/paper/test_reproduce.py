@@ -19,7 +19,7 @@ from scipy.io import savemat
 import fewview
 import fewview.datasets._catalogue as catalogue
 from fewview.datasets import get_spec
-from fewview.drawing._charts import COLOURS
+from fewview.drawing._looks import COLOURS
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._runner import run
 from fewview.paper._beside import compare, make_table, summarise

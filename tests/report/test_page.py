@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from fewview.datasets import get_spec
-from fewview.drawing._svg import axis, log_axis
 from fewview.evaluate import Grid, Store, plan, run
 from fewview.evaluate._options import make_grid
 from fewview.report._contents import collect, costs, rankings, reliabilities
@@ -522,7 +521,7 @@ def test_without_data_the_page_says_so(tmp_path: Path, monkeypatch: pytest.Monke
         assert text.count(f"{contents.panels[0].title}: left out, ") == 2
 
 
-# ------------------------------------------------------------------ the command, and axes
+# ------------------------------------------------------------------ the command
 
 
 def test_the_command_writes_the_page_and_run_ends_with_it(
@@ -544,19 +543,3 @@ def test_the_command_writes_the_page_and_run_ends_with_it(
     assert out.splitlines()[-1] == f"report: {folder / 'report.html'}"
     assert "marginal" in out[out.index("left out to save time:") :]
     assert (folder / "report.html").stat().st_size > 50_000
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (33.3, 98.2), (5, 5), (-3, 1e-4), (1e-6, 3e-6)])
-def test_axes_have_a_few_round_ticks_inside(low: float, high: float) -> None:
-    made_axis = axis("x", low, high)
-    assert 2 <= len(made_axis.ticks) <= 9
-    assert all(made_axis.low - 1e-9 <= tick <= made_axis.high + 1e-9 for tick in made_axis.ticks)
-    assert made_axis.place(made_axis.low, 0, 100) == 0
-    assert made_axis.place(made_axis.high, 0, 100) == 100
-
-
-def test_a_logarithmic_axis_has_equal_steps() -> None:
-    made_axis = log_axis("x", 0.01, 100)
-    places = [made_axis.place(tick, 0, 1) for tick in made_axis.ticks]
-    assert np.diff(places) == pytest.approx(np.diff(places)[0])
-    assert len(log_axis("x", 3.0, 4.0).ticks) >= 1

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fewview.drawing._charts import COLOURS, MARKERS, save_figure
+from fewview.drawing._charts import save_figure
+from fewview.drawing._looks import COLOURS, look_at, looks
 from fewview.ground._rows import Row, render
 from fewview.paper._sheets import Sheet, write_texts
 
@@ -26,21 +27,18 @@ WIDTH = 7.16  # inches, two columns of an IEEE page
 SMALL, MEDIUM = 7, 8
 POINT_COLUMNS = ("kind", "class", "x", "y")
 
-# One look per method, the same in all figures.
-_ORDER = (
-    "UGDA", "Proto", "Marginal", "PTMAP", "RFS", "PADDLE", "TIM", "Match", "BD-CSPN", "CPM",
-    "CPM-GAN", "ICMSC", "COMPLETER", "PTMAP+UGDA", "RFS+UGDA",
-)  # fmt: skip
-
 
 def look(index: int) -> dict[str, Any]:
-    """Colour and mark of a line."""
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+    """Colour and mark of a number."""
+    found = look_at(index)
+    return {"color": COLOURS[found.colour], "marker": found.marker}
 
 
 def look_of(method: str) -> dict[str, Any]:
-    """Colour and mark of a method."""
-    return look(_ORDER.index("Proto" if method.endswith("(Proto)") else method))
+    """Colour and mark of a method: those of every other chart."""
+    found = looks(["proto" if method.endswith("(Proto)") else method])
+    (one,) = found.values()
+    return {"color": COLOURS[one.colour], "marker": one.marker}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,10 @@
-"""How do people see it? Tables and figures made from result rows.
+"""How do people see results? One self-contained page of a store, and rows as text.
 
-Nothing here computes a result: rows come from `evaluate/summary.py`. Matplotlib and rich are
-imported by the functions that draw and print.
+Nothing here computes a result: rows come from `results/`.
 """
 
 from fewview.ground._rows import FORMATS, render
+from fewview.report._page import write_report
 from fewview.results._summaries import pivot
 
-__all__ = ["FORMATS", "pivot", "render"]
+__all__ = ["FORMATS", "pivot", "render", "write_report"]

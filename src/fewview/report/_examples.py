@@ -1,4 +1,4 @@
-"""Example episodes for a page: one real task per data set, its gaps and where its samples lie.
+"""Example episodes of a page: one real task per data set, its gaps and where its samples lie.
 
 The data are read again, so this works where they are and is left out, with the reason, where they
 are not. Nothing here enters a result.
@@ -7,13 +7,17 @@ are not. Nothing here enters a result.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fewview.drawing._charts import mask_strips, scatter
+from fewview.drawing._looks import look_at
 from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.report._contents import Contents
+from fewview.report._elements import Section, capital, listed, picture, sign
 from fewview.results._cells import Cell, Result
 from fewview.results._comparing import Panel
 
@@ -28,131 +32,84 @@ MAX_STRIPS = 4
 
 @dataclass(frozen=True)
 class Picture:
-    """Samples of an episode in the plane.
+    """Samples of an episode in the plane, supports first."""
 
-    Attributes:
-        name: what the space is.
-        places: [samples, 2] by t-SNE, supports first.
-        note: how the features were made.
-        method: whose predictions are shown.
-        wrong: [samples], queries that it gets wrong there.
-    """
-
-    name: str
-    places: Any
-    note: str
-    method: str
-    wrong: Any
+    name: str  # what the space is
+    places: Any  # [samples, 2] by t-SNE
+    note: str  # how the features were made
+    method: str  # whose predictions are shown
+    wrong: Any  # [samples], queries that it gets wrong there
 
 
 @dataclass(frozen=True)
 class Example:
-    """One episode of a panel.
+    """One episode of a panel."""
 
-    Attributes:
-        eta: missing rate of the pictures.
-        episode: its number in the class split.
-        split: number of the class split.
-        classes: names of its classes.
-        views: names of the views.
-        labels: [samples], class of every sample, supports first.
-        n_support: number of supports.
-        masks: (eta, [samples, views]) with samples of a class side by side.
-        groups: (class, number of samples) in the order of the masks.
-        method: the best method that can be run here.
-        pictures: samples in the plane.
-    """
-
-    eta: float
-    episode: int
+    eta: float  # missing rate of the pictures
+    episode: int  # its number in the class split
     split: int
     classes: tuple[str, ...]
     views: tuple[str, ...]
-    labels: Any
+    labels: Any  # [samples], class of every sample, supports first
     n_support: int
-    masks: list[tuple[float, Any]]
-    groups: list[tuple[str, int]]
-    method: str
+    masks: list[tuple[float, Any]]  # missing rate, [samples, views] with classes side by side
+    groups: list[tuple[str, int]]  # class and its number of samples, in the order of the masks
+    method: str  # the best one that can be run here
     pictures: list[Picture]
 
 
 def example(
     panel: Panel, data_dir: str | None = None, tell: Callable[[str], None] | None = None
 ) -> Example | str:
-    """Draw and picture one episode of a panel.
+    """Draw and picture one episode of a panel, or say why not.
 
     The class split is the first one, the missing rate the middle one, the method the best one
     that can be run here, and the episode the one of median accuracy.
-
-    Args:
-        panel: results on one data set.
-        data_dir: folder of data files.
-        tell: is told what is going on.
-
-    Returns:
-        The example, or the reason why there is none.
     """
-    setting = _setting(panel.cell, data_dir)
-    if isinstance(setting, str):
-        return setting
-    eta = panel.etas[len(panel.etas) // 2]
-    chosen = _runnable(panel, eta)
-    if chosen is None:
-        return "none of its methods can be run again here"
-    name, result, method = chosen
-    if tell is not None:
-        tell(f"example episode of {panel.title}")
-    cell = result.cell
-    accuracy = result.metrics.accuracy
-    index = cell.start + int(np.argsort(accuracy, kind="stable")[len(accuracy) // 2])
     try:
+        setting = _setting(panel.cell, data_dir)
+        eta = panel.etas[len(panel.etas) // 2]
+        name, result, method = _runnable(panel, eta)
+        if tell is not None:
+            tell(f"example episode of {panel.title}")
+        accuracy = result.metrics.accuracy
+        index = result.cell.start + int(np.argsort(accuracy, kind="stable")[len(accuracy) // 2])
         with warnings.catch_warnings():
             # Whoever ran the method was told already.
             warnings.simplefilter("ignore", FewviewWarning)
-            return _example(panel, setting, cell, eta, index, name, method)
+            return _example(panel, setting, result.cell, eta, index, name, method)
     except FewviewError as error:
         return str(error)
 
 
-def _setting(cell: Cell, data_dir: str | None) -> Setting | str:
-    """Find the data of a cell again, or say why not."""
+def _setting(cell: Cell, data_dir: str | None) -> Setting:
+    """Find the data of a cell again."""
     from fewview.datasets._catalogue import get_spec, names
     from fewview.evaluate._grid import Grid, settings
 
     if cell.dataset not in names():
-        return "its own file is not known to this page"
-    spec_base = None if cell.base == cell.dataset else cell.base
-    if spec_base is not None and spec_base not in names():
-        return "the file of its base classes is not known to this page"
+        raise FewviewError("its own file is not known to this page")
+    base = None if cell.base == cell.dataset else cell.base
+    if base is not None and base not in names():
+        raise FewviewError("the file of its base classes is not known to this page")
     kind = cell.missing.partition("[")[0]
     if kind == "uniform" and kind != cell.missing:
-        return "its missing rates differ from view to view"
-    usual = get_spec(cell.dataset).base_from == spec_base
-    try:
-        (setting,) = settings(
-            Grid(
-                datasets=(cell.dataset,),
-                methods=("proto",),
-                etas=(cell.eta,),
-                base=None if usual else spec_base,
-                way=cell.way,
-                shot=cell.shot,
-                queries=cell.queries,
-                query_counts=cell.query_counts,
-                missing=kind,
-                seed=cell.seed,
-                data_dir=data_dir,
-            )
+        raise FewviewError("its missing rates differ from view to view")
+    (setting,) = settings(
+        Grid(
+            datasets=(cell.dataset,), methods=("proto",), etas=(cell.eta,), way=cell.way,
+            shot=cell.shot, queries=cell.queries, query_counts=cell.query_counts, missing=kind,
+            base=None if get_spec(cell.dataset).base_from == base else base, seed=cell.seed,
+            data_dir=data_dir,
         )
-    except FewviewError as error:
-        return str(error)
-    same = setting.source.data.fingerprint == cell.data_checksum
-    if not same or setting.base.data.fingerprint != cell.base_checksum:
-        return "the data found here are not those that the results were computed on"
+    )  # fmt: skip
+    found = (setting.source.data.fingerprint, setting.base.data.fingerprint)
+    if found != (cell.data_checksum, cell.base_checksum):
+        raise FewviewError("the data found here are not those that the results were computed on")
     return setting
 
 
-def _runnable(panel: Panel, eta: float) -> tuple[str, Result, Method] | None:
+def _runnable(panel: Panel, eta: float) -> tuple[str, Result, Method]:
     """The best method that can be made again with the very parameters that were stored."""
     from fewview.evaluate._grid import Grid, make_method
 
@@ -160,23 +117,19 @@ def _runnable(panel: Panel, eta: float) -> tuple[str, Result, Method] | None:
         results = panel.results[name].get(eta, [])
         if not results or results[0].cell.tune:
             continue
-        cell = min(results, key=lambda result: result.cell.split).cell
+        result = min(results, key=lambda result: result.cell.split)
+        cell = result.cell
         grid = Grid(
-            datasets=(cell.dataset,),
-            methods=(cell.method,),
-            scaling=cell.scaling,
-            padding=cell.padding,
-            dtype=cell.dtype,
-            seed=cell.seed,
-        )
+            datasets=(cell.dataset,), methods=(cell.method,), scaling=cell.scaling,
+            padding=cell.padding, dtype=cell.dtype, seed=cell.seed,
+        )  # fmt: skip
         try:
             method = make_method(cell.method, grid)
         except (FewviewError, TypeError, ValueError):
             continue
         if not method.tags.trained and method.key() == cell.parameters:
-            result = next(result for result in results if result.cell is cell)
             return name, result, method
-    return None
+    raise FewviewError("none of its methods can be run again here")
 
 
 def _example(
@@ -188,33 +141,46 @@ def _example(
 
     novel = rows_of(setting.source.data, cell.novel)
     base = rows_of(setting.base.data, cell.base_classes)
-    task = replace(setting.task, eta=eta)
 
     def draw(rate: float) -> Episodes:
-        shape = replace(setting.task, eta=rate)
-        sampler = EpisodeSampler(novel, shape, seed=cell.seed, name=cell.dataset)
+        task = replace(setting.task, eta=rate)
+        sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
         return sampler.draw(index, index + 1)
 
-    plain = create("proto")
-    prepared = plain.prepare_base(base, task)
-    tensors = plain.scaled(novel, prepared)
+    def run(some: Method, episodes: Episodes) -> tuple[Any, Any, Any]:
+        """What a method learnt, the task without its answers, and which samples it gets wrong."""
+        prepared = some.prepare_base(base, replace(setting.task, eta=eta))
+        batch = some.scaled(novel, prepared).gather(episodes).without_query_labels()
+        predicted = some.score_batch(batch, prepared).argmax(dim=-1)[0].cpu().numpy()
+        right = np.zeros(episodes.support.shape[1], dtype=bool)  # supports are never wrong
+        wrong = np.concatenate([right, predicted != episodes.query_labels[0]])
+        return prepared, some.padded(batch, prepared), wrong
+
+    def rate_name(rate: float) -> str:
+        return f"missing rate {rate:g}" if rate else "complete"
+
     pictures = []
-    rates = [0.0, eta] if eta and not cell.missing.startswith("patterns") else [eta]
-    for rate in rates:
+    for rate in [0.0, eta] if eta and not cell.missing.startswith("patterns") else [eta]:
         episodes = draw(rate)
-        support, query = plain.padded(tensors.gather(episodes), prepared).concatenated()
+        _, batch, _ = run(create("proto"), episodes)
+        _, _, wrong = run(method, episodes)
+        support, query = batch.concatenated()
         features = np.concatenate([support[0].numpy(), query[0].numpy()])
         gaps = "gaps filled with the mean of the episode" if rate else "nothing missing"
-        wrong = _wrong(method, novel, base, task, episodes)
         note = f"views side by side, {gaps}"
-        pictures.append(Picture(_rate_name(rate), _plane(features), note, name, wrong))
-    latent = _latent(panel, novel, base, task, episodes)
-    if latent is not None:
-        pictures.append(latent)
-    order, groups = _by_class(episodes)
-    shown = _spread([rate for rate in panel.etas if rate > 0], MAX_STRIPS)
+        pictures.append(Picture(rate_name(rate), _plane(features), note, name, wrong))
+    if any(label.split(":")[0].split(" ")[0] == "ugda" for label in panel.results):
+        ugda = create("ugda")
+        prepared, batch, wrong = run(ugda, episodes)
+        features = _latent(ugda.embed(batch, prepared.state), episodes)
+        note = "UGDA's latent space, the large markers being the centres of its anchors"
+        pictures.append(Picture(rate_name(eta), _plane(features), note, "ugda", wrong))
+    labels = np.concatenate([episodes.support_labels[0], episodes.query_labels[0]])
+    order = np.argsort(labels, kind="stable")  # samples of a class side by side, supports first
+    rates = [rate for rate in panel.etas if rate > 0]
+    shown = np.unique(np.linspace(0, len(rates) - 1, MAX_STRIPS).round().astype(int))
     masks = []
-    for rate in shown:
+    for rate in (rates[place] for place in shown if rates):
         one = draw(rate)
         mask = np.concatenate([one.support_mask[0], one.query_mask[0]])
         masks.append((rate, mask[order]))
@@ -225,47 +191,26 @@ def _example(
         split=cell.split,
         classes=classes,
         views=episodes.view_names,
-        labels=np.concatenate([episodes.support_labels[0], episodes.query_labels[0]]),
+        labels=labels,
         n_support=episodes.support.shape[1],
         masks=masks,
-        groups=[(f"class {classes[group]}", size) for group, size in groups],
+        groups=[
+            (f"class {classes[k]}", int(size))
+            for k, size in enumerate(np.bincount(labels, minlength=episodes.way))
+        ],
         method=name,
         pictures=pictures,
     )
 
 
-def _wrong(method: Method, novel: Any, base: Any, task: Any, episodes: Episodes) -> Any:
-    """Which samples of an episode a method gets wrong, [samples]; supports are never wrong."""
+def _latent(moved: Any, episodes: Episodes) -> Any:
+    """Where UGDA moves the samples, [samples, width].
 
-    prepared = method.prepare_base(base, task)
-    batch = method.scaled(novel, prepared).gather(episodes).without_query_labels()
-    predicted = method.score_batch(batch, prepared).argmax(dim=-1)[0].cpu().numpy()
-    right = np.zeros(episodes.support.shape[1], dtype=bool)
-    return np.concatenate([right, predicted != episodes.query_labels[0]])
-
-
-def _latent(panel: Panel, novel: Any, base: Any, task: Any, episodes: Episodes) -> Picture | None:
-    """Where UGDA moves the queries, if the panel has it: its latent space without its anchors."""
-    from fewview.engine._registry import create
-
-    if not any(name.split(":")[0].split(" ")[0] == "ugda" for name in panel.results):
-        return None
-    ugda = create("ugda")
-    prepared = ugda.prepare_base(base, task)
-    batch = ugda.scaled(novel, prepared).gather(episodes).without_query_labels()
-    moved = ugda.embed(ugda.padded(batch, prepared), prepared.state)
+    A class is shown by the centre of its anchors: hundreds of anchors would hide the queries.
+    """
     anchors, labels = moved.support[0][0].numpy(), moved.support_labels[0].numpy()
-    # A class is shown by the centre of its anchors: hundreds of anchors would hide the queries.
     centres = np.stack([anchors[labels == k].mean(axis=0) for k in range(moved.way)])
-    support = centres[episodes.support_labels[0]]
-    features = np.concatenate([support, moved.query[0][0].numpy()])
-    note = "UGDA's latent space, the large markers being the centres of its anchors"
-    wrong = _wrong(ugda, novel, base, task, episodes)
-    return Picture(_rate_name(task.eta), _plane(features), note, "ugda", wrong)
-
-
-def _rate_name(rate: float) -> str:
-    return f"missing rate {rate:g}" if rate else "complete"
+    return np.concatenate([centres[episodes.support_labels[0]], moved.query[0][0].numpy()])
 
 
 def _plane(features: Any) -> Any:
@@ -275,23 +220,89 @@ def _plane(features: Any) -> Any:
     n = len(features)
     if n < 4:
         return np.stack([np.arange(n), np.zeros(n)], axis=1).astype(float)
-    settings = {"perplexity": min(20.0, (n - 1) / 3), "init": "pca", "random_state": 0}
-    wide = min(features.shape) > 2
-    settings |= {} if wide else {"init": "random"}
-    return TSNE(n_components=2, **settings).fit_transform(np.asarray(features, dtype=np.float64))
+    init = "pca" if min(features.shape) > 2 else "random"
+    map_to_plane = TSNE(perplexity=min(20.0, (n - 1) / 3), init=init, random_state=0)
+    return map_to_plane.fit_transform(np.asarray(features, dtype=np.float64))
 
 
-def _by_class(episodes: Episodes) -> tuple[Any, list[tuple[int, int]]]:
-    """Order of samples with those of a class side by side, supports first, and class sizes."""
-    labels = np.concatenate([episodes.support_labels[0], episodes.query_labels[0]])
-    order = np.argsort(labels, kind="stable")
-    sizes = np.bincount(labels, minlength=episodes.way)
-    return order, [(k, int(size)) for k, size in enumerate(sizes)]
+# ---------------------------------------------------------------------- sections
 
 
-def _spread(values: list[float], count: int) -> list[float]:
-    """At most `count` values, evenly spread, first and last among them."""
-    if len(values) <= count:
-        return values
-    places = np.linspace(0, len(values) - 1, count).round().astype(int)
-    return [values[place] for place in places]
+def _reasons(contents: Contents, examples: Sequence[Example | str]) -> list[str]:
+    if not examples:
+        return ["Left out: this page was made without reading the data again."]
+    return [
+        f"{panel.title}: left out, {reason.rstrip('.')}."
+        for panel, reason in zip(contents.panels, examples, strict=True)
+        if isinstance(reason, str)
+    ]
+
+
+def missing_views(contents: Contents, examples: Sequence[Example | str]) -> Section:
+    """Which views are missing in the example episodes."""
+    parts, complete = [], []
+    for panel, one in zip(contents.panels, examples, strict=False):
+        if isinstance(one, str):
+            continue
+        if not one.masks:
+            complete.append(panel.title)
+            continue
+        told = "; ".join(
+            f"at {eta:.3g} a sample has {mask.sum(axis=1).mean():.1f} of {len(one.views)} views on "
+            f"average and {int((mask.sum(axis=1) == 1).sum())} of {len(mask)} have only one"
+            for eta, mask in one.masks
+        )
+        strips = [(f"missing rate {eta:.3g}", mask) for eta, mask in one.masks]
+        figure = picture(
+            mask_strips(strips, one.views, one.groups),
+            f"Episode {one.episode} of class split {one.split}, missing rule {panel.cell.missing}: "
+            "samples across, each class with its supports first, views down. Filled: there; "
+            "empty: missing.",
+            title=f"Missing views in an episode of {panel.title}",
+            description=f"{capital(told)}.",
+        )
+        parts.append(Section(panel.title, [f"{capital(told)}."], [figure]))
+    words = _reasons(contents, examples)
+    if complete:
+        words.append(f"Nothing is missing in the results on {listed(complete)}.")
+    return Section("Which views are missing", words, parts=parts, id="missing")
+
+
+def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> Section:
+    """Where the samples of the example episodes lie."""
+    parts = []
+    for panel, one in zip(contents.panels, examples, strict=False):
+        if isinstance(one, str):
+            continue
+        labelled = np.arange(len(one.labels)) < one.n_support
+        n_query = len(one.labels) - one.n_support
+        figures = []
+        for shown in one.pictures:
+            right = n_query - int(shown.wrong.sum())
+            told = f"{shown.note}; {shown.method} gets {right} of {n_query} queries right."
+            figures.append(
+                picture(
+                    scatter(shown.places, one.labels, labelled, shown.wrong),
+                    f"{capital(shown.name)}: {told}",
+                    title=f"An episode of {panel.title}, {shown.name}",
+                    description=(
+                        f"t-SNE of {one.n_support} supports and {n_query} queries of classes "
+                        f"{listed(one.classes)}; {told}"
+                    ),
+                )
+            )
+        words = [
+            f"Episode {one.episode} of class split {one.split}: at missing rate {one.eta:.3g} the "
+            f"one of median accuracy of {one.method}, the best method that can be run again here. "
+            "Large outlined markers are the supports; rings mark queries that are got wrong."
+        ]
+        signs = [(sign(look_at(k), joined=False), f"class {c}") for k, c in enumerate(one.classes)]
+        parts.append(Section(panel.title, words, figures, signs=signs))
+    words = _reasons(contents, examples)
+    if parts:
+        words.insert(
+            0,
+            "Each picture places the samples of one episode by t-SNE: near samples are alike, far "
+            "distances mean nothing, and pictures cannot be laid over each other.",
+        )
+    return Section("Example episodes", words, parts=parts, id="examples")

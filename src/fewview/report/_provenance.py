@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import comb
 
+from fewview._version import __version__
 from fewview.datasets._catalogue import get_spec, names
 from fewview.ground._errors import FewviewError
+from fewview.report._contents import Contents
+from fewview.report._elements import Section, Table, listed, plural
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE
 
 Options = tuple[tuple[str, str], ...]
+_FIRST = ("fewview", "python", "torch", "numpy", "scipy", "sklearn", "threads", "device")
 
 
 def commands(results: Iterable[Result], store: str = NO_STORE) -> list[str]:
@@ -26,45 +32,35 @@ def commands(results: Iterable[Result], store: str = NO_STORE) -> list[str]:
     Where a store lacks some class splits or missing rates of a run that was stopped, the command
     is the one that completes it.
 
-    Args:
-        results: of a store.
-        store: where the commands keep what they compute.
-
-    Returns:
-        Commands, arguments quoted for a shell.
-
     Example:
         >>> from fewview.evaluate._grid import Grid, plan
-        >>> from fewview.results._cells import Result
         >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=2)
         >>> cells = [Result(cell=cell, metrics=None, seconds=0, seconds_base=0)
         ...          for cell in plan(grid)]
         >>> print(*commands(cells), sep="\\n")
         fewview bench digits --methods proto --eta 0,0.5 --splits 2 --episodes 40 --store none
     """
-    found: dict[tuple[Options, str], dict[str, set[tuple[float, int]]]] = {}
+    found: dict[tuple[Options, str], dict[str, list[Cell]]] = {}
     for result in results:
         cell = result.cell
         by_method = found.setdefault((_options(cell), cell.dataset), {})
-        by_method.setdefault(cell.method, set()).add((cell.eta, cell.split))
+        by_method.setdefault(cell.method, []).append(cell)
     # Data sets that were run alike share a command, and so do methods.
     merged: dict[tuple[Options, tuple[str, ...], str, str], list[str]] = {}
     for (options, dataset), by_method in found.items():
         alike: dict[tuple[str, str], list[str]] = {}
-        for method, units in by_method.items():
-            etas = ",".join(_number(eta) for eta in sorted({eta for eta, _ in units}))
-            splits = _splits(dataset, max(split for _, split in units) + 1)
+        for method, cells in by_method.items():
+            etas = ",".join(_number(eta) for eta in sorted({cell.eta for cell in cells}))
+            splits = _splits(dataset, max(cell.split for cell in cells) + 1)
             alike.setdefault((etas, splits), []).append(method)
-        for (etas, splits), listed in alike.items():
-            merged.setdefault((options, tuple(listed), etas, splits), []).append(dataset)
+        for (etas, splits), methods in alike.items():
+            merged.setdefault((options, tuple(methods), etas, splits), []).append(dataset)
     out = []
-    for (options, methods, etas, splits), datasets in merged.items():
-        words = ["fewview", "bench", *datasets, "--methods", ",".join(methods)]
+    for (options, some, etas, splits), datasets in merged.items():
+        words = ["fewview", "bench", *datasets, "--methods", ",".join(some)]
         if ("--missing", "patterns") not in options:
             words += ["--eta", etas]
-        words += ["--splits", splits]
-        for name, value in options:
-            words += [name, value] if value else [name]
+        words += ["--splits", splits, *(word for pair in options for word in pair if word)]
         out.append(shlex.join([*words, "--store", store]))
     return out
 
@@ -72,34 +68,27 @@ def commands(results: Iterable[Result], store: str = NO_STORE) -> list[str]:
 def _options(cell: Cell) -> Options:
     """Options of a run that differ from what is usual for the data set."""
     spec = get_spec(cell.dataset) if cell.dataset in names() else None
-    usual_base = (spec.base_from if spec else None) or cell.dataset
-    out = [("--episodes", str(cell.n_episodes))]
-    if cell.base != usual_base:
-        out.append(("--base", cell.base))
-    for name in ("way", "shot", "queries"):
-        value = getattr(cell, name)
-        if spec is None or getattr(spec, name) != value:
-            out.append((f"--{name}", str(value)))
-    kind = cell.missing.partition("[")[0]
-    usual = {"query_counts": "balanced", "missing": "uniform", "dtype": "float32", "device": "cpu"}
-    given = {"query_counts": cell.query_counts, "missing": kind, "dtype": cell.dtype}
-    given["device"] = cell.device
-    out += [
-        (f"--{name.replace('_', '-')}", value)
-        for name, value in given.items()
-        if value != usual[name]
-    ]
-    if cell.seed:
-        out.append(("--seed", str(cell.seed)))
+    usual = {
+        "base": (spec.base_from if spec else None) or cell.dataset,
+        "query-counts": "balanced", "missing": "uniform", "dtype": "float32", "device": "cpu",
+        "seed": "0",
+    }  # fmt: skip
+    if spec is not None:
+        usual |= {name: str(getattr(spec, name)) for name in ("way", "shot", "queries")}
+    given = {
+        "episodes": cell.n_episodes, "base": cell.base, "way": cell.way, "shot": cell.shot,
+        "queries": cell.queries, "query-counts": cell.query_counts,
+        "missing": cell.missing.partition("[")[0], "dtype": cell.dtype, "device": cell.device,
+        "seed": cell.seed,
+    }  # fmt: skip
+    out = [(f"--{name}", str(v)) for name, v in given.items() if str(v) != usual.get(name)]
     default = _defaults(cell.method)
     for name, value in (("scaling", cell.scaling), ("padding", cell.padding)):
         # What a tuned run does not choose from was given, be it the usual value.
         fixed = bool(cell.tune) and f"{name}=" not in cell.tune and f"{name}=" not in cell.method
         if default is not None and (value != default[name] or fixed):
             out.append((f"--{name}", value))
-    if cell.tune:
-        out.append(("--tune", ""))
-    return tuple(out)
+    return (*out, ("--tune", "")) if cell.tune else tuple(out)
 
 
 @lru_cache(maxsize=1024)
@@ -126,32 +115,22 @@ def _number(value: float) -> str:
 
 
 def missing_cells(results: Sequence[Result]) -> int:
-    """How many cells lack in the rectangle of methods, missing rates and class splits per set.
-
-    Example:
-        >>> missing_cells([])
-        0
-    """
+    """How many cells lack in the rectangle of methods, missing rates and class splits per set."""
     sets: dict[tuple[Options, str], set[tuple[str, float, int]]] = {}
     for result in results:
         cell = result.cell
-        key = (tuple(o for o in _options(cell) if o[0] not in ("--scaling", "--padding")),)
-        sets.setdefault((*key, cell.dataset), set()).add((cell.method, cell.eta, cell.split))
+        alike = tuple(o for o in _options(cell) if o[0] not in ("--scaling", "--padding"))
+        sets.setdefault((alike, cell.dataset), set()).add((cell.method, cell.eta, cell.split))
     lacking = 0
     for cells in sets.values():
-        sizes = [len({cell[k] for cell in cells}) for k in range(3)]
-        lacking += sizes[0] * sizes[1] * sizes[2] - len(cells)
+        methods, etas, splits = (len(set(column)) for column in zip(*cells, strict=True))
+        lacking += methods * etas * splits - len(cells)
     return lacking
 
 
 def versions(results: Iterable[Result]) -> list[tuple[str, str, int]]:
-    """List programs and machines that computed results: (what, which, number of results).
-
-    Example:
-        >>> versions([])
-        []
-    """
-    counts: dict[tuple[str, str], int] = {}
+    """List programs and machines that computed results: (what, which, number of results)."""
+    counts: Counter[tuple[str, str]] = Counter()
     for result in results:
         try:
             found = json.loads(result.versions)
@@ -160,12 +139,48 @@ def versions(results: Iterable[Result]) -> list[tuple[str, str, int]]:
         pairs = {str(name): str(value) for name, value in found.items()}
         pairs |= {"machine": result.host or "not recorded", "device": result.cell.device}
         pairs["day"] = result.created[:10] or "not recorded"
-        for pair in pairs.items():
-            counts[pair] = counts.get(pair, 0) + 1
-    order = ("fewview", "python", "torch", "numpy", "scipy", "sklearn", "threads", "device")
-
-    def place(name: str) -> tuple[int, str]:
-        return (order.index(name) if name in order else len(order), name)
-
+        counts.update(pairs.items())
+    order = {name: place for place, name in enumerate(_FIRST)}
     rows = [(name, value, count) for (name, value), count in counts.items()]
-    return sorted(rows, key=lambda row: (*place(row[0]), row[1]))
+    return sorted(rows, key=lambda row: (order.get(row[0], len(order)), row))
+
+
+def how_made(contents: Contents, store: str, asked: Sequence[str]) -> Section:
+    """The section that says how to make the page again, and from what it was made."""
+    lines = commands(contents.results, store) + ([shlex.join(asked)] if asked else [])
+    words = [
+        f"These commands compute exactly the {len(contents.results):,} results shown and write "
+        "this page; what the store has is not computed again."
+    ]
+    if own := sorted({p.cell.dataset for p in contents.panels if p.cell.dataset not in names()}):
+        text = "data of your own, given as a file or folder; put its path there."
+        words.append(f"{listed(own)}: {text}")
+    if lacking := missing_cells(contents.results):
+        words.append(
+            f"The store is not complete: {plural(lacking, 'cell')} of the rectangle of methods, "
+            "rates and class splits are lacking; the commands compute them too."
+        )
+    if contents.stale:
+        text = "of older versions of methods were left out."
+        words.append(f"{plural(contents.stale, 'result')} {text}")
+    if contents.unknown:
+        text = "Not known to this installation, shown as stored"
+        words.append(f"{text}: {listed(contents.unknown)}.")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    words.append(f"Page written by fewview {__version__} on {now}.")
+    cells = {(p.cell.dataset, p.cell.data_checksum): p.cell for p in contents.panels}
+    tables = [
+        Table(
+            "Programs and machines that computed the results.",
+            ("what", "which", "#results"),
+            [[what, which, str(count)] for what, which, count in versions(contents.results)],
+            id="versions",
+        ),
+        Table(
+            "Data sets by their checksums.",
+            ("data set", "checksum", "base classes from"),
+            [[name, check, cell.base] for (name, check), cell in cells.items()],
+            id="data",
+        ),
+    ]
+    return Section("How this page was made", words, tables=tables, code=lines, id="how")

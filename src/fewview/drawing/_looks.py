@@ -1,0 +1,105 @@
+"""What a method looks like: colour, marker and dash by its name, in every figure and every page.
+
+Colours are written here and nowhere else, as they are on white paper and on a dark screen.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+# Okabe and Ito's colours, moved a little: every one stands out from white (3 to 1), and any two can
+# be told apart by most colour-blind people. Yellow is too faint for lines.
+COLOURS = ("#005a9c", "#b84300", "#00875c", "#b3659b", "#cc8400", "#2f9be0", "#1c1c1a")
+ON_DARK = ("#4a8fe0", "#e87a35", "#1fb584", "#c683ab", "#f7cf3c", "#a6dcff", "#f4f3ee")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+# In points; the others are 7, and look as large.
+SIZES = {"D": 6.5, "P": 8.5, "X": 8.5, "*": 11.0} | dict.fromkeys("^v<>", 8.0)
+DASHES: tuple[tuple[float, ...], ...] = ((), (7, 3), (2, 2.5), (9, 3, 2, 3))  # points
+PAPER, INK, SOFT, RULE, GREY = "#ffffff", "#1c1c1a", "#595955", "#d9d8d2", "#b3b2ab"
+# Names that a page knows colours by: on light, on dark.
+PALETTE = {
+    "paper": (PAPER, "#16171a"),
+    "ink": (INK, "#e9e8e4"),
+    "soft": (SOFT, "#a9a8a2"),
+    "rule": (RULE, "#3a3b3f"),
+    "grey": (GREY, "#5d5e62"),
+} | {f"c{k}": pair for k, pair in enumerate(zip(COLOURS, ON_DARK, strict=True))}
+# The place in this list is the look: seven colours solid, the same dashed, the same dotted.
+KNOWN = (
+    "marginal", "ugda", "ptmap", "tim-adm", "bd-cspn", "bavardage", "proto",
+    "concat-logistic", "ptmap+ugda", "rfs", "tim", "partial-nn", "paddle", "match",
+    "concat-hgb", "rfs+ugda", "completer", "alpha-tim", "cpm", "cpm-gan", "icmsc",
+)  # fmt: skip
+_N_LOOKS = len(COLOURS) * len(DASHES) * len(MARKERS)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour (number), marker and dash; `key` is what the switches of a page know a method by."""
+
+    colour: int
+    marker: str
+    dash: tuple[float, ...]
+    key: str = ""
+
+    def line(self, width: float = 1.0) -> dict[str, Any]:
+        """The look as options of a matplotlib line of some width."""
+        # Matplotlib counts dashes in widths of the line.
+        dash = (0, [part / width for part in self.dash]) if self.dash else "-"
+        return {"color": COLOURS[self.colour], "linestyle": dash, "linewidth": width} | self.mark()
+
+    def mark(self, size: float = 1.0) -> dict[str, Any]:
+        """Its marker as options of a matplotlib line, `size` times as large as usual."""
+        points = size * SIZES.get(self.marker, 7.0)
+        return {"marker": self.marker, "markersize": points, "markeredgewidth": 0.0}
+
+
+def look_at(number: int, name: str = "") -> Look:
+    """The look of a number: 28 differ in colour or dash, 280 in these or the marker."""
+    dash = number // len(COLOURS)
+    turn = dash // len(DASHES)
+    return Look(
+        colour=number % len(COLOURS),
+        marker=MARKERS[(number + turn) % len(MARKERS)],
+        dash=DASHES[dash % len(DASHES)],
+        key=f"{zlib.crc32(name.encode()):08x}" if name else "",
+    )
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """Say what methods look like that are drawn together.
+
+    Known methods always look the same. The look of any other follows from its name, unless one of
+    the others here is too much like it.
+
+    Args:
+        names: methods, in any order; the case of letters does not matter.
+
+    Example:
+        >>> looks(["proto", "mine"])["proto"] == looks(["ugda", "Proto"])["Proto"]
+        True
+    """
+    wanted = list(dict.fromkeys(names))
+    out = {
+        name: look_at(KNOWN.index(name.lower()), name.lower())
+        for name in wanted
+        if name.lower() in KNOWN
+    }
+    for name in sorted(set(wanted) - set(out)):
+        start = zlib.crc32(name.encode())
+        free = (look_at((start + k) % _N_LOOKS, name) for k in range(_N_LOOKS))
+        out[name] = min(free, key=lambda look: _likeness(look, out.values()))
+    return {name: out[name] for name in wanted}
+
+
+def _likeness(look: Look, others: Iterable[Look]) -> int:
+    """How easily a look is taken for one of the others."""
+    out = 0
+    for other in others:
+        colour, marker = look.colour == other.colour, look.marker == other.marker
+        line = colour and look.dash == other.dash
+        out += 1000 * (line and marker) + 100 * line + 20 * colour + 10 * marker
+    return out
