@@ -39,6 +39,7 @@ from fewview.report._elements import (
     picture,
     plural,
 )
+from fewview.results._comparing import ALPHA, Panel, Ranked, Winner, winners
 
 # Methods in colour at first; the others are grey lines until switched on.
 N_SHOWN = 6
