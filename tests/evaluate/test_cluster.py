@@ -138,9 +138,11 @@ def test_a_worker_dies_and_the_grid_completes(processes: Processes, tmp_path: Pa
 
         def finished(self, result: Result) -> None:
             self.seen += 1
-            if self.seen == 10:
-                with distributed.Client(processes.address, set_as_default=False) as client:
-                    self.busy = sum(bool(tasks) for tasks in client.processing().values())
+            if self.seen < 10 or self.busy == 2:
+                return
+            with distributed.Client(processes.address, set_as_default=False) as client:
+                self.busy = sum(bool(tasks) for tasks in client.processing().values())
+            if self.busy == 2:
                 victim.send_signal(signal.SIGKILL)
                 victim.wait()
 

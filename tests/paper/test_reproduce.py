@@ -19,7 +19,7 @@ from scipy.io import savemat
 import fewview
 import fewview.datasets._catalogue as catalogue
 from fewview.datasets import get_spec
-from fewview.drawing._looks import COLOURS
+from fewview.drawing._looks import COLOURS, looks
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._runner import run
 from fewview.paper._beside import compare, make_table, summarise
@@ -50,7 +50,7 @@ from fewview.paper._figure3 import draw_figure3
 from fewview.paper._figure4 import SETS, Way, draw_figure4
 from fewview.paper._figure6 import PANELS, Rectified, draw_figure6, rectify
 from fewview.paper._make import MAKERS
-from fewview.paper._pictures import Picture, look, look_of
+from fewview.paper._pictures import Picture, look_of
 from fewview.paper._printed import METHODS, TABLES
 from fewview.paper._sheets import Sheet, entry
 from fewview.paper._studies import (
@@ -624,7 +624,8 @@ def cloud(seed: int, anchors: int = 2) -> Cloud:
 
 
 def test_methods_look_the_same_everywhere() -> None:
-    assert look_of("UGDA") == look(0)
+    same = looks(["ugda"])["ugda"]
+    assert look_of("UGDA") == {"color": COLOURS[same.colour], "marker": same.marker}
     assert look_of("w/o UGDA (Proto)") == look_of("Proto")
 
 
