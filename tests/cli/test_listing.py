@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import fewview.cli._listing as listing
-from fewview.cli._listing import remembered
+import fewview.cli._methods as listing
+from fewview.cli._methods import remembered
 
 SCRIPT = (
     "import sys\n"
@@ -35,7 +35,7 @@ def test_the_list_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(listing, "sources_key", lambda: "another file")
     remembered(make, tmp_path)
     assert len(made) == 2
-    (tmp_path / listing.FILE).write_text("{not json")
+    (tmp_path / listing.LISTING).write_text("{not json")
     assert remembered(make, tmp_path) == [["proto", "Proto"]]
     assert len(made) == 3
 

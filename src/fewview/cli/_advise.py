@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewview.cli._fit import PartialRows, read_samples, say
-from fewview.cli._text import examples, print_table
+from fewview.cli._declared import DataDir, Jobs, PartialRows
+from fewview.cli._fit import read_samples, say
+from fewview.cli._text import print_table, shows
 
 if TYPE_CHECKING:
     from fewview.ground._rows import Row
 
-EPILOG = examples(
+
+@shows(
     "fewview advise my_tables/", "a folder with one CSV file per view and labels.csv",
     "fewview advise my_data.npz --shot 3", "three labelled samples per class",
     "fewview advise my_data.npz --methods marginal,ugda,proto", "some methods only",
     "fewview advise handwritten --jobs 2", "a known data set, two processes",
 )  # fmt: skip
-
-
 def advise(
     data: Annotated[
         str,
@@ -46,11 +46,8 @@ def advise(
         str, typer.Option("--output", "-o", metavar="DIR", help="Folder for results and report.")
     ] = "advice",
     seed: Annotated[int, typer.Option(help="Another seed gives other tasks.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Number of processes; they share the cores.")] = 1,
-    data_dir: Annotated[
-        str | None,
-        typer.Option(help="Folder of data files. Default: $FEWVIEW_DATA, else the user's cache."),
-    ] = None,
+    jobs: Jobs = 1,
+    data_dir: DataDir = None,
     partial_rows: PartialRows = "error",
 ) -> None:
     """Try all methods and plain scikit-learn classifiers on your own data, and recommend one.

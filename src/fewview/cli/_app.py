@@ -6,17 +6,16 @@ from typing import Annotated
 
 import typer
 
-import fewview.cli._advise as advise
-import fewview.cli._bench as bench
-import fewview.cli._data_sets as data
-import fewview.cli._doctor as doctor
-import fewview.cli._fit as fit
-import fewview.cli._methods as methods
-import fewview.cli._predict as predict
-import fewview.cli._report as report
-import fewview.cli._reproduce as reproduce
-import fewview.cli._run as run
-import fewview.cli._stored as results
+from fewview.cli._advise import advise
+from fewview.cli._bench import bench
+from fewview.cli._data_sets import data_app
+from fewview.cli._doctor import doctor
+from fewview.cli._fit import fit
+from fewview.cli._methods import methods
+from fewview.cli._predict import predict
+from fewview.cli._reproduce import reproduce
+from fewview.cli._run import run
+from fewview.cli._stored import report, results
 from fewview.cli._text import examples
 
 app = typer.Typer(
@@ -58,14 +57,6 @@ def _options(
     pass
 
 
-app.add_typer(data.app, name="data")
-app.command("methods", epilog=methods.EPILOG)(methods.methods)
-app.command("advise", epilog=advise.EPILOG)(advise.advise)
-app.command("fit", epilog=fit.EPILOG)(fit.fit)
-app.command("predict", epilog=predict.EPILOG)(predict.predict)
-app.command("bench", epilog=bench.EPILOG)(bench.bench)
-app.command("results", epilog=results.EPILOG)(results.results)
-app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
-app.command("report", epilog=report.EPILOG)(report.report)
-app.command("run", epilog=run.EPILOG)(run.run)
-app.command("doctor")(doctor.doctor)
+app.add_typer(data_app, name="data")
+for command in (methods, advise, fit, predict, bench, results, reproduce, report, run, doctor):
+    app.command(epilog=getattr(command, "epilog", None))(command)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewview.cli._declared import DataDir, PartialRows
+from fewview.cli._fit import read_samples
 from fewview.cli._text import examples, print_table
 
 if TYPE_CHECKING:
     from fewview.datasets._spec import DatasetSpec
-    from fewview.samples._blocks import PartialRows as Rule
-    from fewview.samples._data import MultiViewData
 
-app = typer.Typer(
+data_app = typer.Typer(
     help="Look at data sets and files, convert them, download them.",
     no_args_is_help=True,
     epilog=examples(
@@ -27,17 +27,6 @@ app = typer.Typer(
     ),
 )  # fmt: skip
 
-DataDir = Annotated[
-    str | None,
-    typer.Option(help="Folder of data files. Default: $FEWVIEW_DATA, else the user's cache."),
-]
-PartialRows = Annotated[
-    str,
-    typer.Option(
-        help="Rows that are partly NaN: 'error', 'drop_view' (the view counts as missing there) or "
-        "'mean' (fill with column means)."
-    ),
-]
 Labels = Annotated[
     str | None,
     typer.Option(
@@ -49,7 +38,7 @@ Labels = Annotated[
 FILE = "An .npz, .mat, .h5mu or .h5ad file, or a folder with one table per view."
 
 
-@app.command("list")
+@data_app.command("list")
 def list_(data_dir: DataDir = None) -> None:
     """List the known data sets and say which are present."""
     from fewview.datasets._catalogue import data_folder, get_spec, is_present, names
@@ -84,7 +73,7 @@ def _views(spec: DatasetSpec) -> str:
     return ", ".join(name if width is None else f"{name} {width}" for name, width in spec.views)
 
 
-@app.command()
+@data_app.command()
 def info(
     name: Annotated[str, typer.Argument(help="A known data set, or a file.")],
     data_dir: DataDir = None,
@@ -137,7 +126,7 @@ def info(
             print(f"{label + ':':<15}{value}")
 
 
-@app.command()
+@data_app.command()
 def show(
     file: Annotated[str, typer.Argument(help=FILE)],
     labels: Labels = None,
@@ -147,18 +136,12 @@ def show(
     from fewview.datasets._catalogue import names
     from fewview.datasets._loading import load
 
-    data = load(file) if file in names() else _read(file, partial_rows, labels)
+    data = load(file) if file in names() else read_samples(file, partial_rows, labels)
     print(data)
     print(data.summary())
 
 
-def _read(path: str, partial_rows: str, labels: str | None) -> MultiViewData:
-    from fewview.samples._data import MultiViewData
-
-    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
-
-
-@app.command()
+@data_app.command()
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help=FILE)],
     target: Annotated[
@@ -174,12 +157,12 @@ def convert(
     partial_rows: PartialRows = "error",
 ) -> None:
     """Convert between all file formats: .npz, .mat, .h5mu, .h5ad and folders of tables."""
-    data = _read(source, partial_rows, labels)
+    data = read_samples(source, partial_rows, labels)
     data.write(target, format=format)
     print(f"written: {target} ({data})")
 
 
-@app.command()
+@data_app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="A known data set with a public address.")],
     data_dir: DataDir = None,

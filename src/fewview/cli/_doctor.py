@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from fewview.cli._declared import DataDir
 
 OPTIONAL = ("narwhals", "typer", "rich", "matplotlib", "jinja2", "h5py", "safetensors", "pooch",
             "pandas", "pyarrow", "dask", "distributed")  # fmt: skip
 
 
-def doctor(
-    data_dir: Annotated[
-        str | None,
-        typer.Option(help="Folder of data files. Default: $FEWVIEW_DATA, else the user's cache."),
-    ] = None,
-) -> None:
+def doctor(data_dir: DataDir = None) -> None:
     """Show versions, devices, threads, the data folder and the store."""
     import os
     import platform

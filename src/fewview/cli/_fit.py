@@ -7,37 +7,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fewview.cli._text import examples
+from fewview.cli._declared import Device, Labels, PartialRows
+from fewview.cli._text import shows
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
     from fewview.samples._blocks import PartialRows as Rule
     from fewview.samples._data import MultiViewData
-
-EPILOG = examples(
-    "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",
-    "fewview fit --base base.npz --method ugda:n_neighbors=2 -o base.model", "UGDA",
-    "fewview fit --base base/ --shot 3 --eta 0.5 -o base.model", "for 3 shots, half missing",
-)  # fmt: skip
-
-PartialRows = Annotated[
-    str,
-    typer.Option(
-        help="Rows that are partly NaN: 'error', 'drop_view' (the view counts as missing there) or "
-        "'mean' (fill with column means)."
-    ),
-]
-
-
-Labels = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
-        "an array (.npz) or a column of the label file (folder).",
-        show_default=False,
-    ),
-]
 
 
 def read_samples(
@@ -49,6 +25,11 @@ def read_samples(
     return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
 
 
+@shows(
+    "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",
+    "fewview fit --base base.npz --method ugda:n_neighbors=2 -o base.model", "UGDA",
+    "fewview fit --base base/ --shot 3 --eta 0.5 -o base.model", "for 3 shots, half missing",
+)  # fmt: skip
 def fit(
     base: Annotated[
         str,
@@ -84,7 +65,7 @@ def fit(
         bool,
         typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),
     ] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Learn from base classes and write a model for `fewview predict`.
 

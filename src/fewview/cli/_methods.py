@@ -1,23 +1,41 @@
-"""`fewview methods`: which methods there are, what they assume, what can be set."""
+"""`fewview methods`: which methods there are, what they assume, what can be set.
+
+Making the list loads torch and every method, so it is remembered in the cache folder under a hash
+of the files that it was made from: a changed file makes it anew. Nothing depends on it: a cache
+that cannot be read or written is passed over.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewview.cli._text import examples, print_table
+import fewview
+from fewview.cli._text import print_table, shows
+from fewview.datasets._catalogue import cache_folder
+from fewview.ground._errors import FewviewError
+from fewview.ground._whole_files import replacing
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
 
-EPILOG = examples(
+LISTING = "methods.json"
+Lines = list[list[str]]
+
+
+@shows(
     "fewview methods", "all of them",
     "fewview methods ptmap", "what one does, and its parameters",
 )  # fmt: skip
-
-
 def methods(
     name: Annotated[
         str | None, typer.Argument(help="Show one method with its parameters.", show_default=False)
@@ -27,8 +45,6 @@ def methods(
     if name is not None:
         _one(name)
         return
-    from fewview.cli._listing import remembered
-
     header = (
         "method", "class", "transductive", "base classes", "missing views", "assumes balance",
         "random draws", "trained", "version", "what it is",
@@ -38,7 +54,7 @@ def methods(
     print_table(header, _lines() if loaded else remembered(_lines))
 
 
-def _lines() -> list[list[str]]:
+def _lines() -> Lines:
     """One line per method."""
     from fewview.engine._registry import get_entry, names
 
@@ -104,3 +120,43 @@ def _yes(value: bool) -> str:
 
 def _first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0].rstrip(".")
+
+
+def remembered(make: Callable[[], Lines], folder: Path | None = None) -> Lines:
+    """Give what `make` gave last time, unless a file it depends on has changed."""
+    path = (folder or cache_folder(sys.platform)) / LISTING
+    key = sources_key()
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["key"] == key:
+            return [[str(cell) for cell in line] for line in content["lines"]]
+    lines = make()
+    registry = sys.modules.get("fewview.engine._registry")
+    if registry is not None and registry.broken:
+        return lines  # a package could not be read; it may be mended next time
+    with suppress(OSError, FewviewError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            text = json.dumps({"key": key, "lines": lines})
+            temporary.write_text(text, encoding="utf-8")
+    return lines
+
+
+def sources_key() -> str:
+    """Hash of names, sizes and times of all files that methods come from, other packages' too."""
+    folder = Path(fewview.__file__).parent
+    rooms = ("numerics", "engine", "methods")
+    files = [file for room in rooms for file in sorted((folder / room).rglob("*.py"))]
+    files.append(folder / "cli" / "_methods.py")
+    parts = [fewview.__version__]
+    for point in entry_points(group="fewview.methods"):
+        parts.append(f"{point.name} {point.value}")
+        with suppress(Exception):  # looking for a module runs the packages around it
+            spec = find_spec(point.module)
+            if spec is not None and spec.origin:
+                files.append(Path(spec.origin))
+    for file in files:
+        with suppress(OSError):
+            state = file.stat()
+            parts.append(f"{file} {state.st_size} {state.st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._fit import Labels, PartialRows, check_writable, read_samples, say
-from fewview.cli._text import examples
+from fewview.cli._declared import Device, Labels, PartialRows
+from fewview.cli._fit import check_writable, read_samples, say
+from fewview.cli._text import shows
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
     from fewview.samples._data import MultiViewData
 
-EPILOG = examples(
+FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+
+
+@shows(
     "fewview predict --model base.model --support support/ --query query/ -o predictions.csv",
     "the usual way",
     "fewview predict --model base.model --support support/ --query query/ -o p.csv --reject 0.05",
@@ -22,10 +26,6 @@ EPILOG = examples(
     "fewview predict --method proto --support support.npz --query query.npz -o p.parquet",
     "without a model of base classes",
 )  # fmt: skip
-
-FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
-
-
 def predict(
     query: Annotated[str, typer.Option(metavar="DATA", help="Samples to classify.")],
     output: Annotated[
@@ -64,7 +64,7 @@ def predict(
     ] = False,
     labels: Labels = None,
     partial_rows: PartialRows = "error",
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Classify samples and write labels with probabilities.
 

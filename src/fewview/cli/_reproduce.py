@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._text import examples
+from fewview.cli._declared import takes
+from fewview.cli._text import shows
+from fewview.ground._flags import REPRODUCE
 
 if TYPE_CHECKING:
     from fewview.paper._compute import Desk
     from fewview.paper._studies import Wish
 
-EPILOG = examples(
+
+@takes(REPRODUCE)
+@shows(
     "fewview reproduce handwritten cub scene15", "three tables beside the paper's",
     "fewview reproduce claims --quick", "what the paper says, checked; minutes",
     "fewview reproduce figure5 -o out", "a figure: PDF, SVG, PNG, CSV, caption",
@@ -22,8 +26,6 @@ EPILOG = examples(
     "from results that a GPU computed; none is needed here if all are there",
     "fewview reproduce birds --features mine.npz --base-features base.npz", "your own features",
 )  # fmt: skip
-
-
 def reproduce(
     names: Annotated[
         list[str],
@@ -35,80 +37,7 @@ def reproduce(
             show_default=False,
         ),
     ],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer class splits and episodes: minutes per name.")
-    ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Write tables (Markdown, CSV, LaTeX) and figures (PDF, SVG, PNG, CSV) there. "
-            "Figures go to ./reproduction without it.",
-        ),
-    ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="List what is to be computed, and stop.")
-    ] = False,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="cpu, cuda or auto. Stored results of that kind of device are used without it; "
-            "'any' takes stored results of any kind."
-        ),
-    ] = "cpu",
-    jobs: Annotated[int, typer.Option(help="Number of processes; they share the cores.")] = 1,
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Compute on the workers of this Dask scheduler."),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="File of results; what it has is not computed again. Default: $FEWVIEW_STORE, "
-            "else results.sqlite in the user's cache folder."
-        ),
-    ] = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="FILE",
-            help="Another store; what is wanted is copied from it. May be given several times.",
-            show_default=False,
-        ),
-    ] = None,
-    stored: Annotated[
-        bool,
-        typer.Option(
-            "--stored",
-            help="Compute no accuracies; show what the store has. Maps and the loss of figure 4 "
-            "(also in claims) are of a few tasks and made anew: minutes.",
-        ),
-    ] = False,
-    only: Annotated[
-        str, typer.Option(help="Run these methods alone, separated by commas.", show_default=False)
-    ] = "",
-    preset: Annotated[
-        str, typer.Option(help="Of the methods that train networks: fast, or paper (slow).")
-    ] = "fast",
-    features: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Your own features for the one table named, in place of its data set (an .npz "
-            "with views and labels; an array 'split' may mark base and novel rows).",
-        ),
-    ] = None,
-    base_features: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Take the base classes from this file, with --features."),
-    ] = None,
-    data_dir: Annotated[
-        str | None,
-        typer.Option(help="Folder of data files. Default: $FEWVIEW_DATA, else the user's cache."),
-    ] = None,
+    **options: Any,
 ) -> None:
     """Regenerate the paper: its tables beside ours, its figures, its claims checked.
 
@@ -119,33 +48,23 @@ def reproduce(
     from fewview.cli._bar import make_progress
     from fewview.cli._bench import stop_politely
     from fewview.ground._errors import FewviewError
-    from fewview.paper._compute import Desk
+    from fewview.paper._compute import as_typed
     from fewview.paper._printed import TABLES
-    from fewview.paper._studies import Wish, expand_names
+    from fewview.paper._studies import expand_names
 
     wanted = expand_names(names)
-    if features is not None and (len(wanted) != 1 or wanted[0] not in TABLES):
+    if options["features"] is not None and (len(wanted) != 1 or wanted[0] not in TABLES):
         raise FewviewError("--features goes with one table, for instance: reproduce birds")
-    if preset not in ("fast", "paper"):
-        raise FewviewError(f"--preset {preset}: use fast or paper")
-    if features is None and base_features is not None:
+    if options["features"] is None and options["base_features"] is not None:
         raise FewviewError("--base-features goes with --features; give both")
-    wish = Wish(
-        quick=quick, device=device, data_dir=data_dir, features=features,
-        base_features=base_features, preset=preset,
-        only=tuple(part.strip() for part in only.split(",") if part),
-    )  # fmt: skip
-    desk = Desk(
-        store=store, others=tuple(others or ()), jobs=jobs, cluster=cluster,
-        progress=make_progress(), compute=not stored,
-    )  # fmt: skip
-    if plan:
+    wish, desk = as_typed(options, make_progress())
+    if options["plan"]:
         _show_plan(wanted, wish, desk)
         return
     try:
-        absent = _make_all(wanted, wish, desk, output, _command(wish, store, stored))
+        absent = _make_all(wanted, wish, desk, options["output"], _command(options))
     except KeyboardInterrupt:
-        stop_politely(store)
+        stop_politely(options["store"])
     if absent and "all" not in names and "tables" not in names:
         raise typer.Exit(2)
 
@@ -176,11 +95,9 @@ def _make_all(
 
 def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
     from fewview.ground._rows import plain_table
-    from fewview.paper._compute import describe_plan
+    from fewview.paper._compute import PLAN_COLUMNS, describe_plan
 
-    print(
-        plain_table(describe_plan(wanted, wish, desk), ("name", "cells", "stored", "left", "what"))
-    )
+    print(plain_table(describe_plan(wanted, wish, desk), PLAN_COLUMNS))
     quick = " --quick" if wish.quick else ""
     print(
         "\non a machine with numpy, scipy, scikit-learn and torch alone: python -m "
@@ -188,23 +105,13 @@ def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
     )
 
 
-def _command(wish: Wish, store: str | None, stored: bool) -> str:
+def _command(options: dict[str, Any]) -> str:
     """The command that makes one product again, with a place for its name."""
     words = ["fewview reproduce {name}"]
-    if wish.quick:
-        words.append("--quick")
-    for option in ("features", "base_features"):
-        value = getattr(wish, option)
-        if value is not None:
-            words += [f"--{option.replace('_', '-')}", value]
-    if wish.device != "cpu":
-        words += ["--device", wish.device]
-    if wish.preset != "fast":
-        words += ["--preset", wish.preset]
-    if wish.only:
-        words += ["--only", ",".join(wish.only)]
-    if store is not None:
-        words += ["--store", store]
-    if stored:
-        words.append("--stored")
+    told = ("quick", "features", "base_features", "device", "preset", "only", "store", "stored")
+    for name in told:
+        option, value = REPRODUCE[name], options[name]
+        if value and value != option.default:
+            words += option.flags_of(name)
+            words += [] if option.kind is bool else [value]
     return " ".join(words)

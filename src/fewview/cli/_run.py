@@ -6,13 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fewview.cli._text import examples
-
-EPILOG = examples(
-    "fewview run", "into the folder 'demo'",
-    "fewview run --output first-look --jobs 1", "elsewhere, in one process",
-    "fewview results demo/results.sqlite --compare", "then: which differences are real?",
-)  # fmt: skip
+from fewview.cli._text import shows
 
 TITLE = "fewview on the embedded digits: few-shot accuracy with missing views"
 ETAS = "0,0.1,0.2,0.3,0.4,0.5"
@@ -25,6 +19,11 @@ METHODS = (
 )
 
 
+@shows(
+    "fewview run", "into the folder 'demo'",
+    "fewview run --output first-look --jobs 1", "elsewhere, in one process",
+    "fewview results demo/results.sqlite --compare", "then: which differences are real?",
+)  # fmt: skip
 def run(
     output: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""`fewview results`: look at a store, filter, compare, export."""
+"""`fewview results` and `fewview report`: look at a store, filter, compare, export, one page."""
 
 from __future__ import annotations
 
@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewview.cli._text import examples, print_table
+from fewview.cli._declared import DataDir, StoreFile
+from fewview.cli._text import print_table, shows
 
 if TYPE_CHECKING:
     from fewview.ground._rows import Row
     from fewview.results._cells import Result
-
-EPILOG = examples(
-    "fewview results", "everything in the default store",
-    "fewview results demo/results.sqlite --where 'eta<=0.3' --where 'method=proto|ptmap'",
-    "some of it",
-    "fewview results --where dataset=digits --format csv --output out.csv", "export",
-    "fewview results --level cell --format json", "one row per class split",
-    "fewview results --where eta=0.5 --compare", "paired tests and average ranks",
-    "fewview results --diagram ranks.svg", "critical-difference diagram",
-)  # fmt: skip
 
 GROUP_COLUMNS = (
     "dataset", "base", "method", "method_version", "tuned", "scaling", "padding", "way", "shot",
@@ -57,11 +48,17 @@ KEYS = (
 LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUMNS}
 
 
+@shows(
+    "fewview results", "everything in the default store",
+    "fewview results demo/results.sqlite --where 'eta<=0.3' --where 'method=proto|ptmap'",
+    "some of it",
+    "fewview results --where dataset=digits --format csv --output out.csv", "export",
+    "fewview results --level cell --format json", "one row per class split",
+    "fewview results --where eta=0.5 --compare", "paired tests and average ranks",
+    "fewview results --diagram ranks.svg", "critical-difference diagram",
+)  # fmt: skip
 def results(
-    store: Annotated[
-        str | None,
-        typer.Argument(help="File of results; by default where 'bench' keeps them."),
-    ] = None,
+    store: StoreFile = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,10 +93,10 @@ def results(
     ] = None,
 ) -> None:
     """Show what a store holds; results of older method versions are marked stale."""
-    import fewview.results._store as stores
     from fewview.evaluate._options import store_path
     from fewview.ground._errors import FewviewError
     from fewview.ground._rows import FORMATS, render, save
+    from fewview.results._store import Store
 
     if format not in FORMATS:
         raise FewviewError(f"--format {format}: use one of {', '.join(FORMATS)}")
@@ -109,7 +106,7 @@ def results(
         raise FewviewError("parquet is not text; give the name of a file with --output")
     conditions = where or []
     wanted = [text for text in conditions if not text.strip().startswith("status")]
-    with stores.Store(store_path(store), write=False) as reader:
+    with Store(store_path(store), write=False) as reader:
         found = reader.select(wanted)
     if not found:
         of_these = f" that meets {' and '.join(wanted)}" if wanted else ""
@@ -311,3 +308,51 @@ def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
         if all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
     ]
     print_table(columns, lines, right=right)
+
+
+@shows(
+    "fewview report demo/results.sqlite -o demo/report.html", "the demonstration's store",
+    "fewview report --where 'eta<=0.3' --where 'dataset=digits|scene15'", "some of the results",
+    "fewview report results.sqlite --no-examples", "without reading the data again",
+)  # fmt: skip
+def report(
+    store: StoreFile = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The page.")
+    ] = "report.html",
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Condition on results, as for 'fewview results'. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the page; by default it names the data sets.")
+    ] = None,
+    example_episodes: Annotated[
+        bool,
+        typer.Option(
+            "--examples/--no-examples", help="Read the data again and show example episodes."
+        ),
+    ] = True,
+    data_dir: DataDir = None,
+) -> None:
+    """Write one HTML page: who wins, curves, tables, ranks, time, calibration, episodes.
+
+    The page needs nothing else: no network, no other files. It reads well on a phone, in print, in
+    the dark and with a screen reader.
+    """
+    from fewview.evaluate._options import store_path
+    from fewview.report._page import write_report
+
+    page = write_report(
+        store_path(store),
+        output,
+        where=where or (),
+        title=title,
+        data_dir=data_dir,
+        examples=example_episodes,
+        tell=lambda text: print(text, file=sys.stderr),
+    )
+    print(f"written: {page} ({page.stat().st_size / 1e6:.1f} MB)")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Line = Sequence[str]
+Command = Callable[..., None]
 
 
 def examples(*pairs: str) -> str:
@@ -26,6 +27,16 @@ def examples(*pairs: str) -> str:
         for command, meaning in zip(pairs[::2], pairs[1::2], strict=True)
     ]
     return "\n\n".join(["Examples:", *lines])
+
+
+def shows(*pairs: str) -> Callable[[Command], Command]:
+    """Give a command examples for the end of its help page."""
+
+    def attach(command: Command) -> Command:
+        command.epilog = examples(*pairs)  # type: ignore[attr-defined]
+        return command
+
+    return attach
 
 
 def console(stderr: bool = False) -> Console:

@@ -1,62 +1,48 @@
 """How is it found? Grids, the runner, executors; and what `fewview.results` offers.
 
-Needs no typer, rich or matplotlib. Names that need torch are loaded on first use, so that reading a
-store does not wait for it.
+Needs no typer, rich or matplotlib. Names are loaded on first use, so that reading a store does not
+wait for torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fewview.results import (
-    Cell,
-    EpisodeMetrics,
-    Result,
-    Store,
-    average_ranks,
-    compare,
-    compare_paired,
-    measure,
-    rank,
-    split_interval,
-    standard_error,
-    summarise_stored,
-)
+from fewview.ground._lazy import lazily
 
 if TYPE_CHECKING:
-    from fewview.evaluate._grid import Grid, plan
-    from fewview.evaluate._options import bench, make_grid
-    from fewview.evaluate._runner import Outcome, run
+    from fewview.evaluate._grid import Grid as Grid
+    from fewview.evaluate._grid import plan as plan
+    from fewview.evaluate._options import bench as bench
+    from fewview.evaluate._options import make_grid as make_grid
+    from fewview.evaluate._runner import Outcome as Outcome
+    from fewview.evaluate._runner import run as run
+    from fewview.results import Cell as Cell
+    from fewview.results import EpisodeMetrics as EpisodeMetrics
+    from fewview.results import Result as Result
+    from fewview.results import Store as Store
+    from fewview.results import average_ranks as average_ranks
+    from fewview.results import compare as compare
+    from fewview.results import compare_paired as compare_paired
+    from fewview.results import measure as measure
+    from fewview.results import rank as rank
+    from fewview.results import split_interval as split_interval
+    from fewview.results import standard_error as standard_error
+    from fewview.results import summarise_stored as summarise_stored
 
 _HOMES = {
-    "Grid": "_grid", "Outcome": "_runner", "bench": "_options", "make_grid": "_options",
-    "plan": "_grid", "run": "_runner",
-}  # fmt: skip
-
-__all__ = [
-    "Cell",
-    "EpisodeMetrics",
-    "Grid",
-    "Outcome",
-    "Result",
-    "Store",
-    "average_ranks",
-    "bench",
-    "compare",
-    "compare_paired",
-    "make_grid",
-    "measure",
-    "plan",
-    "rank",
-    "run",
-    "split_interval",
-    "standard_error",
-    "summarise_stored",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    "Grid": "fewview.evaluate._grid",
+    "Outcome": "fewview.evaluate._runner",
+    "bench": "fewview.evaluate._options",
+    "make_grid": "fewview.evaluate._options",
+    "plan": "fewview.evaluate._grid",
+    "run": "fewview.evaluate._runner",
+} | dict.fromkeys(
+    (
+        "Cell", "EpisodeMetrics", "Result", "Store", "average_ranks", "compare", "compare_paired",
+        "measure", "rank", "split_interval", "standard_error", "summarise_stored",
+    ),
+    "fewview.results",
+)  # fmt: skip
+__all__ = [*_HOMES]  # noqa: PLE0604 - plain text, all of it
+__getattr__ = lazily(__name__, _HOMES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,30 @@ class Desk:
     def path(self) -> str:
         """The store as a path, or `none`."""
         return store_path(self.store)
+
+
+def as_typed(options: Mapping[str, Any], progress: Progress) -> tuple[Wish, Desk]:
+    """What is wanted and who computes it, from the options of a command line."""
+    if options["preset"] not in ("fast", "paper"):
+        raise FewviewError(f"--preset {options['preset']}: use fast or paper")
+    wish = Wish(
+        quick=options["quick"],
+        device=options["device"],
+        data_dir=options["data_dir"],
+        features=options.get("features"),
+        base_features=options.get("base_features"),
+        preset=options["preset"],
+        only=tuple(part.strip() for part in (options["only"] or "").split(",") if part),
+    )
+    desk = Desk(
+        store=options["store"],
+        others=tuple(options["others"] or ()),
+        jobs=options["jobs"],
+        cluster=options["cluster"],
+        progress=progress,
+        compute=not options.get("stored", False),
+    )
+    return wish, desk
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,151 @@
+"""An option of a command line, declared once for every command that has it.
+
+The `fewview` command (typer) and the commands for bare machines (argparse, `python -m
+fewview.evaluate` and `fewview.paper`) are made from the same tables. Reading them loads nothing.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option: its flag is its name with dashes, unless `flags` says otherwise."""
+
+    help: str
+    kind: type = str  # bool: a switch, off by default
+    default: Any = None
+    metavar: str | None = None
+    flags: tuple[str, ...] = ()
+    several: bool = False  # may be given several times
+
+    def flags_of(self, name: str) -> tuple[str, ...]:
+        """What is typed for an option of this name."""
+        return self.flags or (f"--{name.replace('_', '-')}",)
+
+
+def add_options(parser: ArgumentParser, options: Mapping[str, Option]) -> None:
+    """Declare options to a parser of the standard library."""
+    for name, option in options.items():
+        how: dict[str, Any] = {"action": "store_true"}
+        if option.kind is not bool:
+            how = {"type": option.kind, "default": option.default, "metavar": option.metavar}
+            if option.several:
+                how["action"] = "append"
+        text = option.help.replace("%", "%%")
+        parser.add_argument(*option.flags_of(name), dest=name, help=text, **how)
+
+
+DATA_DIR = Option("Folder of data files. Default: $FEWVIEW_DATA, else the user's cache.")
+DEVICE = Option("cpu, cuda or auto.", default="cpu")
+JOBS = Option("Number of processes; they share the cores.", int, 1)
+
+# A benchmark; names are those of the parameters of `make_grid` and `bench`.
+BENCH = {
+    "base": Option("Take the base classes from this data set (name or file) instead."),
+    "methods": Option(
+        "Methods separated by commas, parameters after colons: 'ptmap:padding=zero,proto'; 'all' "
+        "is every method that trains no network.",
+        default="proto",
+    ),
+    "eta": Option("Missing rates, separated by commas.", default="0"),
+    "way": Option("Classes per task; by default the data set's usual number.", int),
+    "shot": Option("Labelled samples per class; by default as usual.", int),
+    "queries": Option("Queries per class; by default as usual.", int),
+    "splits": Option("Number of class splits, or 'all'. Default: 10."),
+    "episodes": Option("Episodes per class split. Default: 40.", int),
+    "query_counts": Option(
+        "Queries per class: 'balanced', or 'dirichlet:2' for unequal ones.", default="balanced"
+    ),
+    "missing": Option(
+        "How views go missing: 'uniform', 'class' (classes lose views of their own) or 'patterns' "
+        "(resample the gaps that the data have; eta then follows from them).",
+        default="uniform",
+    ),
+    "seed": Option("Another seed gives other episodes.", int, 0),
+    "scaling": Option(
+        "For every method: scale, minmax, standard, unit, standard+unit, root+standard+unit, none, "
+        "or 'paper' (per method as in the paper). A parameter typed with a method wins."
+    ),
+    "padding": Option(
+        "How methods that need complete data fill missing views: episode, zero, support, base, or "
+        "'paper'."
+    ),
+    "jobs": JOBS,
+    "cluster": Option(
+        "Compute on the workers of this Dask scheduler, for instance tcp://host:8786 "
+        "(docs/cluster.md). Results are written here.",
+        metavar="ADDRESS",
+    ),
+    "device": DEVICE,
+    "dtype": Option("float32 or float64.", default="float32"),
+    "store": Option(
+        "File of results; what it has is not computed again. 'none' keeps nothing. Default: "
+        "$FEWVIEW_STORE, else results.sqlite in the user's cache folder."
+    ),
+    "tune": Option("Choose every method's settings on base classes.", bool),
+    "open_set": Option(
+        "Half of the classes of a task have no supports: how well are their queries found? Reports "
+        "AUROC and precision at recall 0.9; results are not stored.",
+        bool,
+    ),
+    "protocol": Option(
+        "'splits': 10 class splits x 40 episodes; 'paper': 1 split x 400.", default="splits"
+    ),
+    "data_dir": DATA_DIR,
+    "json_path": Option("Write the results there as JSON.", metavar="FILE", flags=("--json",)),
+}
+# Those that say how a grid is run; the others say what it is.
+RUNNING = ("jobs", "cluster", "store", "open_set", "json_path")
+
+# The paper regenerated.
+REPRODUCE = {
+    "quick": Option("Fewer class splits and episodes: minutes per name.", bool),
+    "output": Option(
+        "Write tables (Markdown, CSV, LaTeX) and figures (PDF, SVG, PNG, CSV) there. Figures go to "
+        "./reproduction without it.",
+        metavar="DIR",
+        flags=("--output", "-o"),
+    ),
+    "plan": Option("List what is to be computed, and stop.", bool),
+    "device": replace(
+        DEVICE,
+        help="cpu, cuda or auto. Stored results of that kind of device are used without it; 'any' "
+        "takes stored results of any kind.",
+    ),
+    "jobs": JOBS,
+    "cluster": Option("Compute on the workers of this Dask scheduler.", metavar="ADDRESS"),
+    "store": Option(
+        "File of results; what it has is not computed again. Default: $FEWVIEW_STORE, else "
+        "results.sqlite in the user's cache folder."
+    ),
+    "others": Option(
+        "Another store; what is wanted is copied from it. May be given several times.",
+        metavar="FILE",
+        flags=("--from",),
+        several=True,
+    ),
+    "stored": Option(
+        "Compute no accuracies; show what the store has. Maps and the loss of figure 4 (also in "
+        "claims) are of a few tasks and made anew: minutes.",
+        bool,
+    ),
+    "only": Option("Run these methods alone, separated by commas."),
+    "preset": Option("Of the methods that train networks: fast, or paper (slow).", default="fast"),
+    "features": Option(
+        "Your own features for the one table named, in place of its data set (an .npz with views "
+        "and labels; an array 'split' may mark base and novel rows).",
+        metavar="FILE",
+    ),
+    "base_features": Option(
+        "Take the base classes from this file, with --features.", metavar="FILE"
+    ),
+    "data_dir": DATA_DIR,
+}
+# Where nothing is shown, what shows has no options.
+ONLY_SHOWN = ("output", "stored", "features", "base_features")
+FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}
