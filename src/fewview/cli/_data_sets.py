@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewview.cli._declared import DataDir, PartialRows
+from fewview.cli._declared import DataDir, Labels, PartialRows
 from fewview.cli._fit import read_samples
 from fewview.cli._text import examples, print_table
 
@@ -27,14 +27,6 @@ data_app = typer.Typer(
     ),
 )  # fmt: skip
 
-Labels = Annotated[
-    str | None,
-    typer.Option(
-        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
-        "an array (.npz) or a column of the label file (folder).",
-        show_default=False,
-    ),
-]
 FILE = "An .npz, .mat, .h5mu or .h5ad file, or a folder with one table per view."
 
 
