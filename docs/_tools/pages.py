@@ -38,18 +38,6 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }
 
-# Names that authors of methods and scripts need and that no package exports.
-FURTHER_NAMES = (
-    "fewview.engine._checks.check_method",
-    "fewview.engine._fitted.FittedBase",
-    "fewview.engine._explaining.Explanation",
-    "fewview.engine._streaming.BaseStream",
-    "fewview.numerics._tensor_draws.normal",
-    "fewview.numerics._tensor_draws.streams",
-    "fewview.numerics._tensor_draws.uniform",
-)
-
-
 @dataclass(frozen=True)
 class Name:
     """A public name: the shortest path to import it by, and all the others."""
@@ -82,7 +70,7 @@ def public_names() -> list[Name]:
     values: dict[int, Any] = {}
     constants: list[Name] = []
     offered = [f"{package}.{name}" for package in packages() for name in _module(package).__all__]
-    for path in [*offered, *FURTHER_NAMES]:
+    for path in offered:
         value = resolve(path)
         if inspect.isclass(value) or inspect.isroutine(value):
             paths.setdefault(id(value), []).append(path)
@@ -299,7 +287,6 @@ def reference_index(names: list[Name]) -> str:
     for package in listed:
         text = inspect.cleandoc(_module(package).__doc__ or "").partition("\n")[0]
         rows.append((f"[`{package}`](packages/{package}.md)", _cell(text)))
-    further = [name for name in names if name.path in FURTHER_NAMES]
     pages = [f"packages/{package}" for package in listed] + [
         page_of(name).removeprefix("reference/")
         for name in names
@@ -310,14 +297,6 @@ def reference_index(names: list[Name]) -> str:
             "# Reference",
             "Every public name, made from its docstring. The examples are run by the tests.",
             _table(("package", "what it answers"), rows),
-            "For authors of methods and scripts:",
-            _table(
-                ("name", "what it is"),
-                [
-                    (f"[`{name.path}`](../{page_of(name)}.md)", _first_line(name.value))
-                    for name in further
-                ],
-            ),
             _toctree(sorted(set(pages), key=str.lower), "hidden"),
         ]
     )

@@ -34,7 +34,7 @@ README = {
     "animal": (10158, 50, (4096, 4096), 35, 15, 5, 15),
 }
 
-# latent width, anchors, learning rate, tasks per batch: typed from methods.md, section 14.1.
+# latent width, anchors, learning rate, tasks per batch: as the authors' code sets them.
 SCRIPTS = {
     "cub_googlenet_doc2vec": (1024, 100, 1e-2, 400),
     "handwritten": (512, 100, 1e-2, 400),

@@ -177,7 +177,8 @@ class Explanation:
         ax.set_yticks(place, names)
         ax.invert_yaxis()
         ax.set_xlabel("log-odds of the decided class against the runner-up")
-        ax.legend(title="view", fontsize="small")
+        # Outside: looking for the best place inside takes long and warns.
+        ax.legend(title="view", fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return ax
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -5,6 +5,7 @@ Pure functions over batched tensors; nothing here knows what a method is.
 
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import class_means, partial_distances, squared_distances, unit_rows
+from fewview.numerics._networks import watch_training
 from fewview.numerics._padding import pad
 from fewview.numerics._sinkhorn import sinkhorn
 from fewview.numerics._tensor_draws import normal, streams, uniform
@@ -21,4 +22,5 @@ __all__ = [
     "streams",
     "uniform",
     "unit_rows",
+    "watch_training",
 ]
