@@ -1,6 +1,6 @@
 """How far does one answer travel? Functions called and changes of room on the way of a command.
 
-Run: python benchmarks/trace.py [SOURCE]
+Run: python benchmarks/travel.py [SOURCE]
 
 Two commands are traced in processes of their own: `fewview predict` of one query from CSV tables
 with a model of Marginal, and one cell of `fewview bench` (Proto on digits, eta 0.3, into a new
