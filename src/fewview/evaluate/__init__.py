@@ -6,9 +6,9 @@ store does not wait for it.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fewview.ground._lazy import lazily
 from fewview.results import (
     Cell,
     EpisodeMetrics,
@@ -30,9 +30,14 @@ if TYPE_CHECKING:
     from fewview.evaluate._runner import Outcome, run
 
 _HOMES = {
-    "Grid": "_grid", "Outcome": "_runner", "bench": "_options", "make_grid": "_options",
-    "plan": "_grid", "run": "_runner",
-}  # fmt: skip
+    "Grid": "fewview.evaluate._grid",
+    "Outcome": "fewview.evaluate._runner",
+    "bench": "fewview.evaluate._options",
+    "make_grid": "fewview.evaluate._options",
+    "plan": "fewview.evaluate._grid",
+    "run": "fewview.evaluate._runner",
+}
+__getattr__ = lazily(__name__, _HOMES)
 
 __all__ = [
     "Cell",
@@ -54,9 +59,3 @@ __all__ = [
     "standard_error",
     "summarise_stored",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
