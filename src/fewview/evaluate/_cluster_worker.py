@@ -20,8 +20,7 @@ from cachetools import LRUCache
 
 from fewview.datasets._loading import load
 from fewview.episodes._sampler import SAMPLER_VERSION
-from fewview.episodes._task import TaskSpec
-from fewview.evaluate._grid import Grid, method_fields, missing_rule
+from fewview.evaluate._grid import Grid, method_fields
 from fewview.evaluate._workbench import Event, Workbench
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
@@ -58,6 +57,11 @@ class Answer:
     error: str = ""  # in the input; ends the run
     done: list[Event] = field(default_factory=list)  # in order; fewer than sent when time is up
     seconds: list[float] = field(default_factory=list)  # per computed cell
+
+
+def checksums(cells: Sequence[Cell]) -> list[str]:
+    """Which data some cells are computed from."""
+    return sorted({sum_ for cell in cells for sum_ in (cell.data_checksum, cell.base_checksum)})
 
 
 def make_entrance() -> Callable[..., Any]:
@@ -104,18 +108,17 @@ def compute(
     bench = _workbench(job)
     try:
         answer.refused = bench.refusal(cells)
-        if not answer.refused:
-            answer.lacking = bench.lacking(cells)
-        if not answer.refused and not answer.lacking:
-            bench.choices.update(choices)
-            with single_thread():
-                begin = perf_counter()
-                for cell in cells:
-                    start = perf_counter()
-                    answer.done.append(bench.attempt(cell))
-                    answer.seconds.append(perf_counter() - start)
-                    if perf_counter() - begin > budget:
-                        break
+        answer.lacking = () if answer.refused else bench.lacking(cells)
+        if answer.refused or answer.lacking:
+            cells = []
+        bench.choices.update(choices)
+        with single_thread():
+            for cell in cells:
+                start = perf_counter()
+                answer.done.append(bench.attempt(cell))
+                answer.seconds.append(perf_counter() - start)
+                if sum(answer.seconds) > budget:
+                    break
     except FewviewError as error:
         answer.error = str(error)
     return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
@@ -171,28 +174,17 @@ class RemoteWorkbench(Workbench):
         self._places = job.places
         self._refusals: dict[tuple[Any, ...], str] = {}
 
-    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData, TaskSpec]:
-        """What a cell is computed from: its data, the base set's data, the task."""
-        found = []
-        for checksum in (cell.data_checksum, cell.base_checksum):
-            data = find_data(checksum, self._places[checksum])
-            if data is None:
-                raise FewviewError(f"{cell.describe()}: the data are gone from this worker")
-            found.append(data)
-        task = TaskSpec(
-            way=cell.way,
-            shot=cell.shot,
-            queries=cell.queries,
-            missing=missing_rule(self.grid.missing, found[0]),
-            query_counts=cell.query_counts,
-            eta=cell.eta,
-        )
-        return found[0], found[1], task
+    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData]:
+        """What a cell is computed from: its data and those of its base classes."""
+        wanted = (cell.data_checksum, cell.base_checksum)
+        data, base = (find_data(checksum, self._places[checksum]) for checksum in wanted)
+        if data is None or base is None:
+            raise FewviewError(f"{cell.describe()}: the data are gone from this worker")
+        return data, base
 
     def lacking(self, cells: Sequence[Cell]) -> tuple[str, ...]:
         """Checksums of data that this machine does not have."""
-        wanted = {sum_ for cell in cells for sum_ in (cell.data_checksum, cell.base_checksum)}
-        return tuple(c for c in sorted(wanted) if find_data(c, self._places[c]) is None)
+        return tuple(c for c in checksums(cells) if find_data(c, self._places[c]) is None)
 
     def refusal(self, cells: Sequence[Cell]) -> str:
         """Say why results of this worker would not be those that the cells stand for, or nothing.
