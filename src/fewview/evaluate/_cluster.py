@@ -149,7 +149,6 @@ class _Run:
             for future, outcome in answers:
                 piece = self.running.pop(future.key, None)
                 if piece is not None:
-                    piece.future = None
                     yield from self.take(piece, future.status, outcome)
 
     # ------------------------------------------------------------------ workers
@@ -359,7 +358,7 @@ class _Run:
     def cancel(self) -> None:
         """Stop what has not begun; cells that are being computed end by themselves."""
         self.completed.clear()
-        futures = [piece.future for piece in self.running.values() if piece.future is not None]
+        futures = [piece.future for piece in self.running.values()]
         if futures and self.client.status == "running":
             self.client.cancel(futures, force=True)
         self.running.clear()

@@ -10,9 +10,8 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -142,20 +141,15 @@ def find_data(checksum: str, place: Place) -> MultiViewData | None:
     """Find data in memory or in the files of this machine; None if they are not there."""
     with _lock:
         kept = _data.get(checksum)
-    if kept is not None:
+    name = place.known or place.path
+    if kept is not None or name is None:
         return kept
     for folder in dict.fromkeys((place.data_dir, None)):
-        try:
-            if place.known is not None:
-                data = load(place.known, folder)
-            elif place.path is not None and Path(place.path).exists():
-                data = MultiViewData.read(place.path)
-            else:
-                return None
-        except (FewviewError, OSError):
-            continue  # not here, or another version of it: the client has the right one
-        if data.fingerprint == checksum:
-            return _keep(checksum, data)
+        # Not here, or another version of it: the client has the right one.
+        with suppress(FewviewError, OSError):
+            data = load(name, folder) if place.known else MultiViewData.read(name)
+            if data.fingerprint == checksum:
+                return _keep(checksum, data)
     return None
 
 
@@ -172,7 +166,6 @@ class RemoteWorkbench(Workbench):
     def __init__(self, job: Job) -> None:
         super().__init__(job.grid)
         self._places = job.places
-        self._refusals: dict[tuple[Any, ...], str] = {}
 
     def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData]:
         """What a cell is computed from: its data and those of its base classes."""
@@ -192,13 +185,9 @@ class RemoteWorkbench(Workbench):
         A method or the sampler may be of another version although fewview is of the same, for
         instance in a checkout or in a package of one's own.
         """
-        for cell in cells:
-            key = tuple(getattr(cell, name) for name in ("sampler_version", "method", *METHOD))
-            if key not in self._refusals:
-                self._refusals[key] = self._difference(cell)
-            if self._refusals[key]:
-                return self._refusals[key]
-        return ""
+        names = ("sampler_version", "method", *METHOD)
+        kinds = {tuple(getattr(cell, name) for name in names): cell for cell in cells}
+        return next(filter(None, map(self._difference, kinds.values())), "")
 
     def _difference(self, cell: Cell) -> str:
         if cell.sampler_version != SAMPLER_VERSION:

@@ -35,14 +35,7 @@ class Executor(Protocol):
     """Where cells are computed."""
 
     def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
-        """Compute cells and yield what happens to them, in any order.
-
-        Args:
-            grid: what the cells belong to.
-            cells: in the order of `plan`.
-            choices: settings chosen on base classes before, by key.
-            tell: takes messages for people.
-        """
+        """Compute cells, given in the order of `plan`, and yield what happens, in any order."""
 
 
 class HereExecutor:

@@ -133,12 +133,7 @@ class Workbench:
         key = choice_key(cell)
         if key not in self.choices:
             choice = choose(method, listed, base, task, cell.seed)
-            # Settings may be values that JSON does not know: remember which one, not what.
-            self.choices[key] = self.new_choices[key] = {
-                "index": listed.index(choice.parameters),
-                "accuracy": list(choice.accuracy),
-                "seconds": choice.seconds,
-            }
+            self.choices[key] = self.new_choices[key] = choice
         found = self.choices[key]
         parameters = listed[found["index"]]
         text = ",".join(f"{name}={value}" for name, value in sorted(parameters.items()))

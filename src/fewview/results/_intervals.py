@@ -198,9 +198,8 @@ def compare_paired(
     if not pairs:
         return []
     differences = np.stack([array[i] - array[j] for i, j in pairs])
-    n_splits = array.shape[1]
-    p_t, p_w, low, high = (np.full(len(pairs), np.nan) for _ in range(4))
-    if n_splits > 1:
+    p_t = p_w = low = high = np.full(len(pairs), np.nan)
+    if array.shape[1] > 1:
         p_t, low, high = _paired_t(differences)
         if wilcoxon:
             p_w = np.array([wilcoxon_test(row).pvalue if row.any() else 1.0 for row in differences])
@@ -214,7 +213,7 @@ def compare_paired(
             high=float(high[k]),
             wins=int((differences[k] > 0).sum()),
             losses=int((differences[k] < 0).sum()),
-            n_splits=n_splits,
+            n_splits=array.shape[1],
             p_t=float(p_t[k]),
             p_wilcoxon=float(p_w[k]),
             p_t_holm=float(p_t_holm[k]),
