@@ -255,19 +255,17 @@ def winners(panel: Panel) -> list[Winner]:
 
 def _winner(found: Comparison) -> Winner:
     centre = found.means.mean(axis=1)
-    best, *others = [found.names[k] for k in np.argsort(-centre, kind="stable")]
-    pairs = {}
-    for pair in compare_paired(found.means, found.names, wilcoxon=False):
-        if best in (pair.one, pair.two):
-            pair = pair if pair.one == best else pair.turned()
-            pairs[pair.two] = pair
+    order = np.argsort(-centre, kind="stable")
+    best, *others = [found.names[k] for k in order]
+    # The pairs of the best come first.
+    pairs = compare_paired(found.means[order], [best, *others], wilcoxon=False)[: len(others)]
     return Winner(
         **vars(found),
         best=best,
         accuracy=float(centre.max()),
         second=others[0] if others else None,
-        pair=pairs[others[0]] if others else None,
-        tied=[name for name in others if not pairs[name].p_t_holm < ALPHA],
+        pair=pairs[0] if pairs else None,
+        tied=[pair.two for pair in pairs if not pair.p_t_holm < ALPHA],
         n_splits=found.means.shape[1],
         n_methods=len(found.names),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -156,19 +156,6 @@ class PairedComparison:
     p_wilcoxon: float
     p_t_holm: float
     p_wilcoxon_holm: float
-
-    def turned(self) -> PairedComparison:
-        """The same comparison with the second method first."""
-        return replace(
-            self,
-            one=self.two,
-            two=self.one,
-            difference=-self.difference,
-            low=-self.high,
-            high=-self.low,
-            wins=self.losses,
-            losses=self.wins,
-        )
 
 
 def compare_paired(
