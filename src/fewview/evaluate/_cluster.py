@@ -83,7 +83,7 @@ class _Piece:
 
     cells: list[Cell]
     worker: str | None = None  # has learnt from these base classes already
-    allowed: frozenset[str] | None = None  # None: any worker
+    allowed: list[str] | None = None  # None: any worker
     attempts: int = 0
     future: Any = None
     overdue: bool = False
@@ -193,7 +193,7 @@ class _Run:
     def free_the_stranded(self) -> None:
         """Take back pieces bound to workers that are gone, and those that ended without a word."""
         for name, piece in list(self.running.items()):
-            gone = piece.allowed is not None and not piece.allowed & self.workers.keys()
+            gone = piece.allowed is not None and self.workers.keys().isdisjoint(piece.allowed)
             if piece.overdue or gone:
                 del self.running[name]
                 self.client.cancel([piece.future], force=True)
@@ -252,8 +252,7 @@ class _Run:
 
     def submit(self, pieces: list[_Piece], allowed: list[str] | None) -> None:
         """Send pieces of one data set in one message."""
-        needed = checksums(pieces[0].cells)
-        data = [self.sent[checksum] for checksum in needed if checksum in self.sent]
+        data = [self.sent[one] for one in checksums(pieces[0].cells) if one in self.sent]
         works = []
         for piece in pieces:
             keys = {choice_key(cell) for cell in piece.cells} if self.grid.tune else set()
@@ -268,8 +267,7 @@ class _Run:
             key="fewview", workers=allowed, pure=False,
         )  # fmt: skip
         for piece, future in zip(pieces, futures, strict=True):
-            piece.future = future
-            piece.allowed = None if allowed is None else frozenset(allowed)
+            piece.future, piece.allowed = future, allowed
             self.running[future.key] = piece
         self.completed.update(futures)
 
@@ -302,14 +300,11 @@ class _Run:
 
     def go_on(self, piece: _Piece, done: int, worker: str) -> None:
         """Put back what a worker had no time for."""
-        rest = piece.cells[done:]
-        if not rest:
-            return
         if not done:
             self.again(piece)
         elif not self.waiting:
             # Others will soon be idle: better learn from base classes twice than let them wait.
-            self.waiting.extend(_Piece([cell]) for cell in rest)
+            self.waiting.extend(_Piece([cell]) for cell in piece.cells[done:])
         else:
             first, *others = units(piece.cells[done - 1 :])
             self.waiting.extendleft(_Piece(unit) for unit in reversed(others))
@@ -321,7 +316,8 @@ class _Run:
         piece.attempts += 1
         killed = type(error).__name__ == "KilledWorker"
         self.looked = float("-inf")
-        self.forget_lost_data()
+        # Data whose last holder is gone are sent again when a worker asks for them.
+        self.sent = {key: data for key, data in self.sent.items() if data.status == "finished"}
         if len(piece.cells) > 1 and (killed or piece.attempts >= ATTEMPTS):
             self.waiting.extendleft(_Piece([cell], attempts=1) for cell in reversed(piece.cells))
         elif not killed and piece.attempts < ATTEMPTS:
@@ -343,17 +339,11 @@ class _Run:
         """Send data to all workers, once; pieces that need them refer to them from then on."""
         for checksum in lacking:
             if checksum not in self.sent:
+                data, workers = self.sources[checksum].data, list(self.usable)
                 with suppress(OSError, TimeoutError):  # the workers may have gone meanwhile
                     self.sent[checksum] = self.client.scatter(
-                        self.sources[checksum].data,
-                        workers=list(self.usable),
-                        broadcast=True,
-                        hash=False,
+                        data, workers=workers, broadcast=True, hash=False
                     )
-
-    def forget_lost_data(self) -> None:
-        """Data whose last holder is gone are sent again when a worker asks for them."""
-        self.sent = {key: data for key, data in self.sent.items() if data.status == "finished"}
 
     def cancel(self) -> None:
         """Stop what has not begun; cells that are being computed end by themselves."""
