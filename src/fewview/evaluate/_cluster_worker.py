@@ -25,9 +25,6 @@ from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
 from fewview.samples._data import MultiViewData
 
-# Fields of a cell that say which method runs and how.
-METHOD = ("method_class", "method_version", "parameters", "dtype", "device", "tune")
-
 
 @dataclass(frozen=True)
 class Place:
@@ -185,8 +182,7 @@ class RemoteWorkbench(Workbench):
         A method or the sampler may be of another version although fewview is of the same, for
         instance in a checkout or in a package of one's own.
         """
-        names = ("sampler_version", "method", *METHOD)
-        kinds = {tuple(getattr(cell, name) for name in names): cell for cell in cells}
+        kinds = {(cell.sampler_version, cell.method): cell for cell in cells}
         return next(filter(None, map(self._difference, kinds.values())), "")
 
     def _difference(self, cell: Cell) -> str:
@@ -199,9 +195,8 @@ class RemoteWorkbench(Workbench):
             present = method_fields(self._method(cell.method), cell.method, self.grid)
         except FewviewError as error:
             return str(error)
-        for name in METHOD:
-            there, here = present[name], getattr(cell, name)
-            if there != here:
+        for name, there in present.items():
+            if there != (here := getattr(cell, name)):
                 what = name.replace("method_", "")
                 return f"its method {cell.method!r} has {what} {there}; here it is {here}"
         return ""

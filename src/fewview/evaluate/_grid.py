@@ -260,8 +260,8 @@ def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:
     """The fields of a cell that say which method runs and how."""
     return {
         "method_class": type(method).__name__,
-        "parameters": method.key(),
         "method_version": version_key(method),
+        "parameters": method.key(),
         "dtype": method.dtype,
         "device": method.torch_device.type,
         "scaling": method.scaling,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +108,7 @@ class Store:
             raise
 
     def _open_reader(self, file: Path) -> None:
+        """Open a store that is there, so that nothing can be written."""
         if not file.is_file():
             raise FewviewError(f"{file}: no such result store; 'fewview bench' writes one")
         place = f"{file.resolve().as_uri()}?mode=ro"
@@ -197,19 +197,13 @@ class Store:
         return self._matching("identity", identities)
 
     def _matching(self, column: str, values: Iterable[str]) -> set[str]:
-        return {
-            row[0]
-            for clause, part in _portions(column, values)
-            for row in self.connection.execute(f"SELECT {column} FROM cells WHERE {clause}", part)
-        }
+        clause, given = _one_of(column, values)
+        rows = self.connection.execute(f"SELECT {column} FROM cells WHERE {clause}", given)
+        return {row[0] for row in rows}
 
     def get(self, hashes: Iterable[str]) -> dict[str, Result]:
         """Return the results of these cells, by hash; absent ones are left out."""
-        return {
-            result.cell.hash: result
-            for clause, part in _portions("hash", hashes)
-            for result in self._read(clause, part)
-        }
+        return {result.cell.hash: result for result in self._read(*_one_of("hash", hashes))}
 
     def select(self, where: Sequence[str] = ()) -> list[Result]:
         """Return results that meet all conditions, in the order they were written.
@@ -249,11 +243,9 @@ class Store:
             yield Result(cell=cell, metrics=EpisodeMetrics(**arrays), **extra)
 
 
-def _portions(column: str, values: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Conditions for some values each, because SQLite limits the number of parameters."""
-    rest = iter(values)
-    while part := list(islice(rest, 500)):
-        yield f"cells.{column} IN ({','.join('?' * len(part))})", part
+def _one_of(column: str, values: Iterable[str]) -> tuple[str, list[str]]:
+    """A condition with one parameter for all values, because SQLite limits their number."""
+    return f"cells.{column} IN (SELECT value FROM json_each(?))", [json.dumps(list(values))]
 
 
 def parse_condition(text: str) -> tuple[str, list[Any]]:
@@ -290,6 +282,7 @@ def _number_or_text(text: str) -> int | float | str:
 
 
 def _begin_writing(connection: sqlite3.Connection, file: Path) -> None:
+    """Make a new store, or check that this is one."""
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if not empty:
         _check_schema(connection, file)
