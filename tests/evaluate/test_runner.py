@@ -31,8 +31,14 @@ from fewview.evaluate._runner import Outcome
 from fewview.evaluate._sources import find_source
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
-from fewview.results._summaries import REQUIRED, summarise_planned
+from fewview.results._summaries import summarise_planned
 from fewview.samples import FewviewError, FewviewWarning, MultiViewData
+
+# Rows begin with these, in this order; keys may be added, none is renamed.
+REQUIRED = (
+    "dataset", "method", "way", "shot", "eta", "accuracy", "standard_error", "split_low",
+    "split_high", "n_episodes", "seconds", "seconds_base",
+)  # fmt: skip
 
 SMALL = {"methods": "proto", "eta": "0,0.5", "splits": 2, "episodes": 6}
 

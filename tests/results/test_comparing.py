@@ -13,7 +13,7 @@ import pytest
 from fewview.cli._app import app
 from fewview.report._contents import collect, rankings
 from fewview.results._cells import Result, example_cell
-from fewview.results._comparing import compare, label, panels, rank, split_name
+from fewview.results._comparing import compare, fair, label, panels, rank, split_name
 from fewview.results._metrics import EpisodeMetrics
 from fewview.results._store import Store
 from fewview.samples import FewviewError
@@ -94,6 +94,12 @@ def test_ranks_over_data_sets_leave_out_a_method_that_lacks_one() -> None:
     assert {row["dataset"] for row in compare(found) if "rfs" in (row["one"], row["two"])} == {
         "one"
     }
+
+
+def test_a_method_that_has_hardly_begun_is_left_out() -> None:
+    assert fair({"a": [1, 2, 3], "b": [1, 2, 3], "late": [1]}) == (["a", "b"], [1, 2, 3])
+    few = {"much": range(10), "b": [0, 1], "c": [0, 1], "d": [1, 0], "e": [0, 1]}
+    assert fair(few) == (["much", "b", "c", "d", "e"], [0, 1])
 
 
 def test_nothing_to_rank_is_said() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from math import isnan, nan
 from typing import Any
 
 from fewview.engine._registry import create, expand
@@ -110,19 +111,17 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
     if best["ci_low"] is not None:
         text += f" (95 % interval {best['ci_low']:.1f} to {best['ci_high']:.1f})"
     text += f" in {best['way']}-way {best['shot']}-shot tasks like yours"
+    margins = _margins(name, pairs)
     plain = next((row for row in rows if row["method"] in PLAIN), None)
     if name in PLAIN:
         text += ", and no special method is ahead of this plain classifier"
     elif plain is not None:
         gap = best["accuracy"] - plain["accuracy"]
         text += f", {gap:.1f} points above the best plain classifier ({plain['method']}"
-        found = _against(name, plain["method"], pairs)
-        if found is not None and found[0] == found[0]:
-            text += f"; 95 % interval {found[0]:.1f} to {found[1]:.1f}"
-        text += ")"
-    intervals = [(row, _against(name, row["method"], pairs)) for row in rows[1:]]
-    level = [row for row, found in intervals if found is not None and not found[0] > 0]
-    if level:
+        low, high = margins.get(plain["method"], (nan, nan))
+        text += ")" if isnan(low) else f"; 95 % interval {low:.1f} to {high:.1f})"
+    compared = [row for row in rows[1:] if row["method"] in margins]
+    if level := [row for row in compared if not margins[row["method"]][0] > 0]:
         listed = ", ".join(row["method"] for row in level[:3])
         more = f" and {len(level) - 3} more" if len(level) > 3 else ""
         text += f"; {listed}{more} {'is' if len(level) == 1 else 'are'} not clearly worse"
@@ -135,12 +134,13 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
     return text + "."
 
 
-def _against(one: str, two: str, pairs: list[Row]) -> tuple[float, float] | None:
-    """Interval of the difference one - two in points, if the two were compared; NaN: unknown."""
+def _margins(best: str, pairs: list[Row]) -> dict[str, tuple[float, float]]:
+    """By how many points one is ahead of those it was compared with: intervals, NaN if unknown."""
+    out = {}
     for pair in pairs:
-        low, high = (float("nan") if pair[end] is None else pair[end] for end in ("low", "high"))
-        if (pair["one"], pair["two"]) == (one, two):
-            return low, high
-        if (pair["one"], pair["two"]) == (two, one):
-            return -high, -low
-    return None
+        low, high = (nan if pair[end] is None else pair[end] for end in ("low", "high"))
+        if pair["one"] == best:
+            out[pair["two"]] = (low, high)
+        elif pair["two"] == best:
+            out[pair["one"]] = (-high, -low)
+    return out

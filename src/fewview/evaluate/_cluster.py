@@ -6,24 +6,21 @@ writes the store, so a run that is stopped, or loses its cluster, loses only the
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import time
-import uuid
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
-from fewview.evaluate._cluster_worker import Answer, Job, Place, make_entrance
-from fewview.evaluate._grid import Grid, pieces_of, settings, units
-from fewview.evaluate._workbench import Choices, Event, choice_key
+from fewview.evaluate._cluster_worker import Answer, Job, Place, checksums, make_entrance
+from fewview.evaluate._grid import Grid, pieces_of, sources_of, units
+from fewview.evaluate._workbench import Choices, Event, Events, Tell, choice_key
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
-from fewview.samples._data import MultiViewData
 
 DEPTH = 2  # pieces of work per thread of a worker: one computes, one waits
 TARGET = 1.0  # seconds of work that are worth a message
@@ -44,9 +41,7 @@ class ClusterExecutor:
     patience: float = 60.0  # seconds to wait for workers when there are none
     connect_timeout: float = 8.0
 
-    def work(
-        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
-    ) -> Generator[Event, None, None]:
+    def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
         """Compute cells on the cluster and yield what happens to them, in any order."""
         if not cells:
             return
@@ -88,7 +83,7 @@ class _Piece:
 
     cells: list[Cell]
     worker: str | None = None  # has learnt from these base classes already
-    allowed: frozenset[str] | None = None  # None: any worker
+    allowed: list[str] | None = None  # None: any worker
     attempts: int = 0
     future: Any = None
     overdue: bool = False
@@ -104,20 +99,25 @@ class _Run:
         grid: Grid,
         cells: list[Cell],
         choices: Choices,
-        tell: Callable[[str], None],
+        tell: Tell,
     ) -> None:
         import distributed
 
         as_completed: Any = distributed.as_completed  # Dask has no complete types
         self.executor, self.client, self.tell = executor, client, tell
         self.grid, self.choices = grid, dict(choices)
-        self.data, places = _data_of(grid)
+        texts = [Path(item) for item in (*grid.datasets, grid.base) if isinstance(item, str)]
+        paths = {path.stem: str(path.expanduser().absolute()) for path in texts}
+        self.sources = sources_of(grid)
+        places = {
+            checksum: Place(one.name if one.known else None, paths.get(one.name), grid.data_dir)
+            for checksum, one in self.sources.items()
+        }
         # A device is chosen here and not by every worker for itself: it is part of a cell.
         device = cells[0].device if grid.device == "auto" else grid.device
         plain = replace(grid, datasets=("sent",), base=None, data_dir=None, device=device)
         self.job = pickle.dumps(Job(plain, places), protocol=pickle.HIGHEST_PROTOCOL)
         self.entrance = make_entrance()
-        self.names = (f"fewview-{uuid.uuid4().hex[:8]}-{n}" for n in itertools.count())
         self.completed = as_completed(loop=client.loop, with_results=True, raise_errors=False)
         self.running: dict[str, _Piece] = {}
         self.workers: dict[str, int] = {}
@@ -138,11 +138,6 @@ class _Run:
         """Cells that the cluster computes at once."""
         return max(1, sum(self.usable.values()))
 
-    @property
-    def target(self) -> float:
-        """Seconds of work that a message should carry, so that the client keeps up."""
-        return max(TARGET, PER_WORKER * self.slots)
-
     def events(self) -> Iterator[Event]:
         """Hand out and collect until all is done."""
         while self.waiting or self.running:
@@ -154,7 +149,6 @@ class _Run:
             for future, outcome in answers:
                 piece = self.running.pop(future.key, None)
                 if piece is not None:
-                    piece.future = None
                     yield from self.take(piece, future.status, outcome)
 
     # ------------------------------------------------------------------ workers
@@ -199,7 +193,7 @@ class _Run:
     def free_the_stranded(self) -> None:
         """Take back pieces bound to workers that are gone, and those that ended without a word."""
         for name, piece in list(self.running.items()):
-            gone = piece.allowed is not None and not piece.allowed & self.workers.keys()
+            gone = piece.allowed is not None and self.workers.keys().isdisjoint(piece.allowed)
             if piece.overdue or gone:
                 del self.running[name]
                 self.client.cancel([piece.future], force=True)
@@ -221,22 +215,23 @@ class _Run:
         room = min(BATCH, DEPTH * self.slots - len(self.running)) if usable else 0
         groups: dict[tuple[str, str | None], list[_Piece]] = {}
         share = sum(len(piece.cells) for piece in self.waiting) // (DEPTH * self.slots)
-        target = self.target
-        while self.waiting and room > 0:
-            piece = self.next_piece(share, target)
-            if piece.worker not in usable:
-                piece.worker = None
-            groups.setdefault((piece.cells[0].dataset, piece.worker), []).append(piece)
-            room -= 1
+        for _ in range(room):
+            if not self.waiting:
+                break
+            piece = self.next_piece(share)
+            worker = piece.worker if piece.worker in usable else None
+            groups.setdefault((piece.cells[0].dataset, worker), []).append(piece)
             yield Event(piece.cells[0])
         for (_, worker), pieces in groups.items():
             allowed = [worker] if worker else list(usable) if self.refused else None
             self.submit(pieces, allowed)
 
-    def next_piece(self, share: int, target: float) -> _Piece:
-        """Take the next piece, with small neighbours up to so many seconds or a share of cells."""
+    def next_piece(self, share: int) -> _Piece:
+        """Take the next piece, with small neighbours up to enough seconds or a share of cells."""
         piece = self.waiting.popleft()
         seconds = self.cost(piece)
+        # Seconds of work that a message should carry, so that the client keeps up.
+        target = max(TARGET, PER_WORKER * self.slots)
         while self.waiting and piece.worker is None and piece.attempts == 0:
             other = self.waiting[0]
             seconds += self.cost(other)
@@ -257,36 +252,23 @@ class _Run:
 
     def submit(self, pieces: list[_Piece], allowed: list[str] | None) -> None:
         """Send pieces of one data set in one message."""
-        needed = {
-            checksum
-            for cell in pieces[0].cells
-            for checksum in (cell.data_checksum, cell.base_checksum)
-        }
-        data = [self.sent[checksum] for checksum in sorted(needed) if checksum in self.sent]
+        data = [self.sent[one] for one in checksums(pieces[0].cells) if one in self.sent]
         works = []
         for piece in pieces:
-            known = {}
-            if self.grid.tune:
-                keys = {choice_key(cell) for cell in piece.cells}
-                known = {key: self.choices[key] for key in keys if key in self.choices}
+            keys = {choice_key(cell) for cell in piece.cells} if self.grid.tune else set()
+            known = {key: self.choices[key] for key in keys & self.choices.keys()}
             works.append(pickle.dumps((piece.cells, known), protocol=pickle.HIGHEST_PROTOCOL))
-        count = len(pieces)
-        names = list(itertools.islice(self.names, count))
-        futures = self.client.map(
-            self.entrance,
-            [__version__] * count,
-            [self.job] * count,
-            works,
-            [max(BUDGET, 2 * self.target)] * count,
-            *([item] * count for item in data),
-            key=names,
-            workers=allowed,
-            pure=False,
+        budget = max(BUDGET, 2 * TARGET, 2 * PER_WORKER * self.slots)
+        version, job, seconds, *sent = (
+            [item] * len(pieces) for item in (__version__, self.job, budget, *data)
         )
-        for name, piece, future in zip(names, pieces, futures, strict=True):
-            piece.future = future
-            piece.allowed = None if allowed is None else frozenset(allowed)
-            self.running[name] = piece
+        futures = self.client.map(
+            self.entrance, version, job, works, seconds, *sent,
+            key="fewview", workers=allowed, pure=False,
+        )  # fmt: skip
+        for piece, future in zip(pieces, futures, strict=True):
+            piece.future, piece.allowed = future, allowed
+            self.running[future.key] = piece
         self.completed.update(futures)
 
     # ------------------------------------------------------------------ collecting
@@ -318,14 +300,11 @@ class _Run:
 
     def go_on(self, piece: _Piece, done: int, worker: str) -> None:
         """Put back what a worker had no time for."""
-        rest = piece.cells[done:]
-        if not rest:
-            return
         if not done:
             self.again(piece)
         elif not self.waiting:
             # Others will soon be idle: better learn from base classes twice than let them wait.
-            self.waiting.extend(_Piece([cell]) for cell in rest)
+            self.waiting.extend(_Piece([cell]) for cell in piece.cells[done:])
         else:
             first, *others = units(piece.cells[done - 1 :])
             self.waiting.extendleft(_Piece(unit) for unit in reversed(others))
@@ -337,17 +316,16 @@ class _Run:
         piece.attempts += 1
         killed = type(error).__name__ == "KilledWorker"
         self.looked = float("-inf")
-        self.forget_lost_data()
+        # Data whose last holder is gone are sent again when a worker asks for them.
+        self.sent = {key: data for key, data in self.sent.items() if data.status == "finished"}
         if len(piece.cells) > 1 and (killed or piece.attempts >= ATTEMPTS):
             self.waiting.extendleft(_Piece([cell], attempts=1) for cell in reversed(piece.cells))
         elif not killed and piece.attempts < ATTEMPTS:
             self.again(piece)
         else:
-            reason = (
-                "the workers that computed it ended, one after another (memory?)"
-                if killed
-                else f"{type(error).__name__}: {error}"
-            )
+            reason = f"{type(error).__name__}: {error}"
+            if killed:
+                reason = "the workers that computed it ended, one after another (memory?)"
             for cell in piece.cells:
                 yield Event(cell, failure=reason)
 
@@ -357,44 +335,20 @@ class _Run:
 
     # ------------------------------------------------------------------ data
 
-    def send(self, checksums: tuple[str, ...]) -> None:
+    def send(self, lacking: tuple[str, ...]) -> None:
         """Send data to all workers, once; pieces that need them refer to them from then on."""
-        for checksum in checksums:
+        for checksum in lacking:
             if checksum not in self.sent:
+                data, workers = self.sources[checksum].data, list(self.usable)
                 with suppress(OSError, TimeoutError):  # the workers may have gone meanwhile
                     self.sent[checksum] = self.client.scatter(
-                        self.data[checksum], workers=list(self.usable), broadcast=True, hash=False
+                        data, workers=workers, broadcast=True, hash=False
                     )
-
-    def forget_lost_data(self) -> None:
-        """Data whose last holder is gone are sent again when a worker asks for them."""
-        for checksum, future in list(self.sent.items()):
-            if future.status != "finished":
-                del self.sent[checksum]
 
     def cancel(self) -> None:
         """Stop what has not begun; cells that are being computed end by themselves."""
         self.completed.clear()
-        futures = [piece.future for piece in self.running.values() if piece.future is not None]
+        futures = [piece.future for piece in self.running.values()]
         if futures and self.client.status == "running":
             self.client.cancel(futures, force=True)
         self.running.clear()
-
-
-def _data_of(grid: Grid) -> tuple[dict[str, MultiViewData], dict[str, Place]]:
-    """Data of a grid, and where workers may find them, by checksum."""
-    data: dict[str, MultiViewData] = {}
-    places: dict[str, Place] = {}
-    given = {Path(item).stem: item for item in (*grid.datasets, grid.base) if isinstance(item, str)}
-    for setting in settings(grid):
-        for source in (setting.source, setting.base):
-            checksum = source.data.fingerprint
-            data[checksum] = source.data
-            if source.known:
-                places[checksum] = Place(known=source.name, data_dir=grid.data_dir)
-            elif source.name in given:
-                path = str(Path(given[source.name]).expanduser().absolute())
-                places.setdefault(checksum, Place(path=path))
-            else:
-                places.setdefault(checksum, Place())
-    return data, places

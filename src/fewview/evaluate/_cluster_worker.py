@@ -10,9 +10,8 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -20,15 +19,11 @@ from cachetools import LRUCache
 
 from fewview.datasets._loading import load
 from fewview.episodes._sampler import SAMPLER_VERSION
-from fewview.episodes._task import TaskSpec
-from fewview.evaluate._grid import Grid, method_fields, missing_rule
+from fewview.evaluate._grid import Grid, method_fields
 from fewview.evaluate._workbench import Event, Workbench
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
 from fewview.samples._data import MultiViewData
-
-# Fields of a cell that say which method runs and how.
-METHOD = ("method_class", "method_version", "parameters", "dtype", "device", "tune")
 
 
 @dataclass(frozen=True)
@@ -58,6 +53,11 @@ class Answer:
     error: str = ""  # in the input; ends the run
     done: list[Event] = field(default_factory=list)  # in order; fewer than sent when time is up
     seconds: list[float] = field(default_factory=list)  # per computed cell
+
+
+def checksums(cells: Sequence[Cell]) -> list[str]:
+    """Which data some cells are computed from."""
+    return sorted({sum_ for cell in cells for sum_ in (cell.data_checksum, cell.base_checksum)})
 
 
 def make_entrance() -> Callable[..., Any]:
@@ -104,18 +104,17 @@ def compute(
     bench = _workbench(job)
     try:
         answer.refused = bench.refusal(cells)
-        if not answer.refused:
-            answer.lacking = bench.lacking(cells)
-        if not answer.refused and not answer.lacking:
-            bench.choices.update(choices)
-            with single_thread():
-                begin = perf_counter()
-                for cell in cells:
-                    start = perf_counter()
-                    answer.done.append(bench.attempt(cell))
-                    answer.seconds.append(perf_counter() - start)
-                    if perf_counter() - begin > budget:
-                        break
+        answer.lacking = () if answer.refused else bench.lacking(cells)
+        if answer.refused or answer.lacking:
+            cells = []
+        bench.choices.update(choices)
+        with single_thread():
+            for cell in cells:
+                start = perf_counter()
+                answer.done.append(bench.attempt(cell))
+                answer.seconds.append(perf_counter() - start)
+                if sum(answer.seconds) > budget:
+                    break
     except FewviewError as error:
         answer.error = str(error)
     return pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
@@ -139,20 +138,15 @@ def find_data(checksum: str, place: Place) -> MultiViewData | None:
     """Find data in memory or in the files of this machine; None if they are not there."""
     with _lock:
         kept = _data.get(checksum)
-    if kept is not None:
+    name = place.known or place.path
+    if kept is not None or name is None:
         return kept
     for folder in dict.fromkeys((place.data_dir, None)):
-        try:
-            if place.known is not None:
-                data = load(place.known, folder)
-            elif place.path is not None and Path(place.path).exists():
-                data = MultiViewData.read(place.path)
-            else:
-                return None
-        except (FewviewError, OSError):
-            continue  # not here, or another version of it: the client has the right one
-        if data.fingerprint == checksum:
-            return _keep(checksum, data)
+        # Not here, or another version of it: the client has the right one.
+        with suppress(FewviewError, OSError):
+            data = load(name, folder) if place.known else MultiViewData.read(name)
+            if data.fingerprint == checksum:
+                return _keep(checksum, data)
     return None
 
 
@@ -169,30 +163,18 @@ class RemoteWorkbench(Workbench):
     def __init__(self, job: Job) -> None:
         super().__init__(job.grid)
         self._places = job.places
-        self._refusals: dict[tuple[Any, ...], str] = {}
 
-    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData, TaskSpec]:
-        """What a cell is computed from: its data, the base set's data, the task."""
-        found = []
-        for checksum in (cell.data_checksum, cell.base_checksum):
-            data = find_data(checksum, self._places[checksum])
-            if data is None:
-                raise FewviewError(f"{cell.describe()}: the data are gone from this worker")
-            found.append(data)
-        task = TaskSpec(
-            way=cell.way,
-            shot=cell.shot,
-            queries=cell.queries,
-            missing=missing_rule(self.grid.missing, found[0]),
-            query_counts=cell.query_counts,
-            eta=cell.eta,
-        )
-        return found[0], found[1], task
+    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData]:
+        """What a cell is computed from: its data and those of its base classes."""
+        wanted = (cell.data_checksum, cell.base_checksum)
+        data, base = (find_data(checksum, self._places[checksum]) for checksum in wanted)
+        if data is None or base is None:
+            raise FewviewError(f"{cell.describe()}: the data are gone from this worker")
+        return data, base
 
     def lacking(self, cells: Sequence[Cell]) -> tuple[str, ...]:
         """Checksums of data that this machine does not have."""
-        wanted = {sum_ for cell in cells for sum_ in (cell.data_checksum, cell.base_checksum)}
-        return tuple(c for c in sorted(wanted) if find_data(c, self._places[c]) is None)
+        return tuple(c for c in checksums(cells) if find_data(c, self._places[c]) is None)
 
     def refusal(self, cells: Sequence[Cell]) -> str:
         """Say why results of this worker would not be those that the cells stand for, or nothing.
@@ -200,13 +182,8 @@ class RemoteWorkbench(Workbench):
         A method or the sampler may be of another version although fewview is of the same, for
         instance in a checkout or in a package of one's own.
         """
-        for cell in cells:
-            key = tuple(getattr(cell, name) for name in ("sampler_version", "method", *METHOD))
-            if key not in self._refusals:
-                self._refusals[key] = self._difference(cell)
-            if self._refusals[key]:
-                return self._refusals[key]
-        return ""
+        kinds = {(cell.sampler_version, cell.method): cell for cell in cells}
+        return next(filter(None, map(self._difference, kinds.values())), "")
 
     def _difference(self, cell: Cell) -> str:
         if cell.sampler_version != SAMPLER_VERSION:
@@ -218,9 +195,8 @@ class RemoteWorkbench(Workbench):
             present = method_fields(self._method(cell.method), cell.method, self.grid)
         except FewviewError as error:
             return str(error)
-        for name in METHOD:
-            there, here = present[name], getattr(cell, name)
-            if there != here:
+        for name, there in present.items():
+            if there != (here := getattr(cell, name)):
                 what = name.replace("method_", "")
                 return f"its method {cell.method!r} has {what} {there}; here it is {here}"
         return ""

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from typing import Protocol
 
 from fewview.engine._registry import Entry, get_entry, register
 from fewview.evaluate._grid import Grid, pieces_of
-from fewview.evaluate._workbench import Choices, Event, Workbench
+from fewview.evaluate._workbench import Choices, Event, Events, Tell, Workbench
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
 
@@ -34,26 +34,14 @@ from fewview.results._cells import Cell
 class Executor(Protocol):
     """Where cells are computed."""
 
-    def work(
-        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
-    ) -> Generator[Event, None, None]:
-        """Compute cells and yield what happens to them, in any order.
-
-        Args:
-            grid: what the cells belong to.
-            cells: in the order of `plan`.
-            choices: settings chosen on base classes before, by key.
-            tell: takes messages for people.
-        """
+    def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
+        """Compute cells, given in the order of `plan`, and yield what happens, in any order."""
 
 
-@dataclass(frozen=True)
 class HereExecutor:
     """Computes in this process, with all its threads."""
 
-    def work(
-        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
-    ) -> Generator[Event, None, None]:
+    def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
         """Compute cells in their order."""
         workbench = Workbench(grid, choices)
         for cell in cells:
@@ -67,9 +55,7 @@ class ProcessExecutor:
 
     jobs: int
 
-    def work(
-        self, grid: Grid, cells: list[Cell], choices: Choices, tell: Callable[[str], None]
-    ) -> Generator[Event, None, None]:
+    def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
         """Hand out pieces in the order of their cells; a piece reports when it is done."""
         from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
         from joblib.externals.loky import get_reusable_executor

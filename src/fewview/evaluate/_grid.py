@@ -7,9 +7,10 @@ comes out before any work is done.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,7 @@ def settings(grid: Grid) -> list[Setting]:
     """Load the data sets of a grid and settle ways, shots, queries and missing rates."""
     out = []
     for dataset in grid.datasets:
-        source = find_source(dataset, grid.data_dir, all_novel=grid.base is not None)
-        base: Source = source
+        base = source = find_source(dataset, grid.data_dir, all_novel=grid.base is not None)
         if grid.base is not None:
             base = find_source(grid.base, grid.data_dir, as_base=True)
             if base.data.fingerprint == source.data.fingerprint:
@@ -131,11 +131,16 @@ def settings(grid: Grid) -> list[Setting]:
         # Says which view is wrong while nothing has been computed yet.
         source.data[:0].like(base.data[:0], source.name)
         out.append(Setting(source, base, *_task(grid, source)))
-    seen = [setting.source.name for setting in out]
-    twice = [name for name in seen if seen.count(name) > 1]
-    if twice:
-        raise FewviewError(f"two data sets are called {twice[0]!r}; give each once")
+    name, count = Counter(setting.source.name for setting in out).most_common(1)[0]
+    if count > 1:
+        raise FewviewError(f"two data sets are called {name!r}; give each once")
     return out
+
+
+def sources_of(grid: Grid) -> dict[str, Source]:
+    """All data that a grid is computed from, by checksum."""
+    sources = [one for setting in settings(grid) for one in (setting.source, setting.base)]
+    return {source.data.fingerprint: source for source in sources}
 
 
 def _task(grid: Grid, source: Source) -> tuple[TaskSpec, tuple[float, ...]]:
@@ -179,12 +184,11 @@ def splits_of(grid: Grid, source: Source) -> list[tuple[ClassSplit, int, int, in
     Where there is one fixed split, repetitions take further episodes of the same classes.
     """
     if grid.splits == "all":
-        return [(split, k, 0, grid.episodes) for k, split in enumerate(source.every_split())]
-    count = int(grid.splits)
-    if source.fixed:
-        first, step = source.split(0, grid.seed), grid.episodes
-        return [(first, k, k * step, (k + 1) * step) for k in range(count)]
-    return [(source.split(k, grid.seed), k, 0, grid.episodes) for k in range(count)]
+        found = source.every_split()
+    else:
+        found = tuple(source.split(k, grid.seed) for k in range(int(grid.splits)))
+    step = grid.episodes if source.fixed else 0
+    return [(split, k, k * step, k * step + grid.episodes) for k, split in enumerate(found)]
 
 
 def plan(grid: Grid) -> list[Cell]:
@@ -256,8 +260,8 @@ def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:
     """The fields of a cell that say which method runs and how."""
     return {
         "method_class": type(method).__name__,
-        "parameters": method.key(),
         "method_version": version_key(method),
+        "parameters": method.key(),
         "dtype": method.dtype,
         "device": method.torch_device.type,
         "scaling": method.scaling,
@@ -324,10 +328,8 @@ def _class_texts(data: MultiViewData) -> list[str]:
 
 def units(cells: list[Cell]) -> list[list[Cell]]:
     """Keep together the missing rates of one method and split, in the order of `plan`."""
-    return [
-        list(group)
-        for _, group in groupby(cells, key=lambda cell: (cell.dataset, cell.split, cell.method))
-    ]
+    groups = groupby(cells, key=lambda cell: (cell.dataset, cell.split, cell.method))
+    return [list(group) for _, group in groups]
 
 
 def pieces_of(grid: Grid, cells: list[Cell], slots: int) -> list[list[Cell]]:
@@ -340,15 +342,10 @@ def pieces_of(grid: Grid, cells: list[Cell], slots: int) -> list[list[Cell]]:
     # A choice of settings takes longer than all else and is made for every missing rate.
     if grid.tune or len(whole) < 2 * slots:
         return [[cell] for cell in cells]
-    tags = {text: make_method(text, grid).tags for text in dict.fromkeys(grid.methods)}
-    alone = {
-        text
-        for text, tag in tags.items()
+    alone = {}
+    for text in dict.fromkeys(grid.methods):
+        tags = make_method(text, grid).tags
         # Learns for every missing rate anew, or trains networks in every task.
-        if "missing" in tag.prepare_depends_on or (tag.trained and not tag.needs_base)
-    }
-    return [
-        piece
-        for unit in whole
-        for piece in ([[cell] for cell in unit] if unit[0].method in alone else [unit])
-    ]
+        alone[text] = "missing" in tags.prepare_depends_on or (tags.trained and not tags.needs_base)
+    pieces = ([[cell] for cell in unit] if alone[unit[0].method] else [unit] for unit in whole)
+    return list(chain.from_iterable(pieces))

@@ -8,7 +8,8 @@ what `predict(reject=...)` uses, and by the largest probability.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import product
 
 import numpy as np
 import torch
@@ -49,9 +50,8 @@ class OpenSetMetrics:
 
     accuracy: FloatArray  # share of known queries classified rightly
     auroc: FloatArray  # area under the curve of finding unknown queries by typicality
-    precision: FloatArray  # of the queries rejected when 90 % of the unknown ones are
+    precision_at_recall_90: FloatArray  # of rejected queries when 90 % of the unknown ones are
     auroc_of_probability: FloatArray  # the same area, by the largest probability
-    way: int  # known classes per task
 
 
 def precision_at_recall(unknown: NDArray[np.bool_], strangeness: FloatArray) -> float:
@@ -67,18 +67,18 @@ def measure_open_set(
 
     Labels [tasks, queries] are `way` or more for queries of unknown classes.
     """
-    unknown = labels >= way
-    largest = softmax(scores, axis=-1).max(-1)
-    best = typicality.max(-1)
     right = scores.argmax(-1) == labels
-    tasks = range(len(labels))
-    return OpenSetMetrics(
-        accuracy=np.array([right[t][~unknown[t]].mean() for t in tasks]),
-        auroc=np.array([roc_auc_score(unknown[t], -best[t]) for t in tasks]),
-        precision=np.array([precision_at_recall(unknown[t], -best[t]) for t in tasks]),
-        auroc_of_probability=np.array([roc_auc_score(unknown[t], -largest[t]) for t in tasks]),
-        way=way,
-    )
+    odd, unsure = -typicality.max(-1), -softmax(scores, axis=-1).max(-1)
+    found = [
+        (
+            right[t][~unknown].mean(),
+            roc_auc_score(unknown, odd[t]),
+            precision_at_recall(unknown, odd[t]),
+            roc_auc_score(unknown, unsure[t]),
+        )
+        for t, unknown in enumerate(labels >= way)
+    ]
+    return OpenSetMetrics(*np.array(found).T)
 
 
 def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[Row]:
@@ -89,20 +89,19 @@ def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[
     """
     rows: list[Row] = []
     for setting in settings(grid):
-        for eta in setting.etas:
-            for text in dict.fromkeys(grid.methods):
-                parts: list[OpenSetMetrics] = []
-                for split, _, start, stop in splits_of(grid, setting.source):
-                    task = _task(grid, setting, split, eta)
-                    sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
-                    episodes = sampler.draw(start, stop)
-                    parts.append(_score(make_method(text, grid), setting, split, task, episodes))
-                    if tell is not None:
-                        tell(
-                            f"{setting.source.name} eta {eta:g} {text}: split {len(parts)}, AUROC "
-                            f"{100 * parts[-1].auroc.mean():.1f}"
-                        )
-                rows.append(_row(setting, eta, text, parts))
+        for eta, text in product(setting.etas, dict.fromkeys(grid.methods)):
+            parts: list[OpenSetMetrics] = []
+            for split, _, start, stop in splits_of(grid, setting.source):
+                task = _task(grid, setting, split, eta)
+                sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
+                episodes = sampler.draw(start, stop)
+                parts.append(_score(make_method(text, grid), setting, split, task, episodes))
+                if tell is not None:
+                    tell(
+                        f"{setting.source.name} eta {eta:g} {text}: split {len(parts)}, AUROC "
+                        f"{100 * parts[-1].auroc.mean():.1f}"
+                    )
+            rows.append(_row(setting, task, text, parts))
     return rows
 
 
@@ -115,9 +114,9 @@ def _task(grid: Grid, setting: Setting, split: ClassSplit, eta: float) -> TaskSp
             "takes 4 or more, two known and two unknown"
         )
     data = setting.source.data
-    sizes = np.bincount(data.codes[data.codes >= 0])
-    names = data.classes.tolist()
-    smallest = min(int(sizes[names.index(name)]) for name in split.novel)
+    counts = np.bincount(data.codes[data.codes >= 0]).tolist()
+    sizes = dict(zip(data.classes.tolist(), counts, strict=True))
+    smallest = min(sizes[name] for name in split.novel)
     shot = max(setting.task.shots)
     queries = min(QUERIES, smallest - shot) if grid.queries is None else grid.queries
     return replace(setting.task, way=2 * way, shot=shot, queries=max(1, queries), eta=eta)
@@ -126,15 +125,15 @@ def _task(grid: Grid, setting: Setting, split: ClassSplit, eta: float) -> TaskSp
 def _score(
     method: Method, setting: Setting, split: ClassSplit, task: TaskSpec, episodes: Episodes
 ) -> OpenSetMetrics:
-    way, shot = task.way // 2, max(task.shots)
+    way, n_support = task.way // 2, task.way // 2 * max(task.shots)
     base = rows_of(setting.base.data, class_names(setting.base.data, setting.base_classes(split)))
     prepared = method.prepare_base(base, replace(task, way=way))
     tensors = method.scaled(setting.source.data, prepared, setting.source.name)
     n_query = episodes.query.shape[1]
-    size = method.batch_size(way * shot, n_query, prepared.reference.view_dims, way)
+    size = method.batch_size(n_support, n_query, prepared.reference.view_dims, way)
     scores, fits = [], []
     for start in range(0, len(episodes), size):
-        batch = _known_half(tensors.gather(episodes[start : start + size]), way, way * shot)
+        batch = _known_half(tensors.gather(episodes[start : start + size]), way, n_support)
         scores.append(method.score_batch(batch, prepared).double().cpu().numpy())
         with torch.no_grad():
             fits.append(method.typicality(batch, prepared.state).double().cpu().numpy())
@@ -155,22 +154,24 @@ def _known_half(batch: EpisodeBatch, way: int, n_support: int) -> EpisodeBatch:
     )
 
 
-def _row(setting: Setting, eta: float, text: str, parts: list[OpenSetMetrics]) -> Row:
-    def pooled(name: str) -> FloatArray:
-        return 100 * np.concatenate([getattr(part, name) for part in parts])
-
+def _row(setting: Setting, task: TaskSpec, text: str, parts: list[OpenSetMetrics]) -> Row:
+    pooled = {
+        item.name: 100 * np.concatenate([getattr(part, item.name) for part in parts])
+        for item in fields(OpenSetMetrics)
+    }
+    means = {name: float(values.mean()) for name, values in pooled.items()}
     return {
         "dataset": setting.source.name,
         "method": text,
-        "way": parts[0].way,
-        "shot": max(setting.task.shots),
-        "eta": eta,
-        "accuracy": float(pooled("accuracy").mean()),
-        "auroc": float(pooled("auroc").mean()),
-        "auroc_error": standard_error(pooled("auroc")),
-        "precision_at_recall_90": float(pooled("precision").mean()),
-        "auroc_of_probability": float(pooled("auroc_of_probability").mean()),
-        "n_episodes": len(pooled("auroc")),
+        "way": task.way // 2,
+        "shot": max(task.shots),
+        "eta": task.eta,
+        "accuracy": means["accuracy"],
+        "auroc": means["auroc"],
+        "auroc_error": standard_error(pooled["auroc"]),
+        "precision_at_recall_90": means["precision_at_recall_90"],
+        "auroc_of_probability": means["auroc_of_probability"],
+        "n_episodes": len(pooled["auroc"]),
         "n_splits": len(parts),
         "missing": setting.task.missing.describe(),
     }

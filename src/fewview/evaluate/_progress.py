@@ -38,12 +38,7 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """One line now and then: cells done, the last cell, rate, time left.
-
-    Args:
-        stream: where to; standard error when None.
-        interval: least seconds between two lines.
-    """
+    """One line now and then, on standard error if nowhere else: cells done, rate, time left."""
 
     def __init__(self, stream: TextIO | None = None, interval: float = 2.0) -> None:
         self._stream = stream

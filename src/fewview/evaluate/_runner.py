@@ -92,26 +92,24 @@ def run(
         failures: list[tuple[Cell, str]] = []
         reused = len(results)
         choices = writer.all_choices() if grid.tune else {}
-        try:
-            # Closed at once when this loop is left by an error: workers must not go on for nobody.
-            with (
-                watch_training(lambda epoch: told.training(epoch.describe())),
-                closing(executor.work(grid, missing, choices, told.message)) as events,
-            ):
-                for event in events:
-                    if event.result is not None:
-                        writer.add(event.result)
-                        results[event.cell.hash] = event.result
-                        told.finished(event.result)
-                    elif event.failure:
-                        failures.append((event.cell, event.failure))
-                        told.failed(event.cell, event.failure)
-                    else:
-                        told.started(event.cell)
-                    for key, choice in event.choices.items():
-                        writer.add_choice(key, choice)
-        finally:
-            told.close()
+        # Closed at once when this loop is left by an error: workers must not go on for nobody.
+        with (
+            closing(told),
+            watch_training(lambda epoch: told.training(epoch.describe())),
+            closing(executor.work(grid, missing, choices, told.message)) as events,
+        ):
+            for event in events:
+                if event.result is not None:
+                    writer.add(event.result)
+                    results[event.cell.hash] = event.result
+                    told.finished(event.result)
+                elif event.failure:
+                    failures.append((event.cell, event.failure))
+                    told.failed(event.cell, event.failure)
+                else:
+                    told.started(event.cell)
+                for key, choice in event.choices.items():
+                    writer.add_choice(key, choice)
     return Outcome(tuple(cells), results, len(results) - reused, reused, stale, tuple(failures))
 
 

@@ -20,7 +20,6 @@ from fewview.samples._data import MultiViewData
 
 # Share of base classes in a user's own data, about that of the paper's sets.
 BASE_SHARE = 0.6
-MAX_SPLITS = 10_000
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,7 @@ class Source:
     @property
     def n_splits(self) -> int | None:
         """In how many ways the classes can be split; None where repetitions take other episodes."""
-        if self.fixed:
-            return None
-        return comb(len(self.data.classes), self.n_novel)
+        return None if self.fixed else comb(len(self.data.classes), self.n_novel)
 
     def every_split(self) -> tuple[ClassSplit, ...]:
         """Enumerate all class splits, where that is feasible."""
@@ -70,7 +67,7 @@ class Source:
                 f"data set {self.name!r} cannot be enumerated with --splits all: its novel classes "
                 "are a sample of its classes; give a number of splits"
             )
-        return all_splits(classes, self.n_base, MAX_SPLITS)
+        return all_splits(classes, self.n_base)
 
     def fitting_queries(self, shot: int) -> int:
         """Queries per class when the user gives none."""

@@ -8,7 +8,7 @@ Novel classes are never seen here: all these functions get is the base set.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from time import perf_counter
 from typing import Any
@@ -27,15 +27,6 @@ from fewview.samples._data import MultiViewData
 TUNING_VERSION = 1
 N_FOLDS = 4
 EPISODES_PER_FOLD = 15
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was chosen on base classes."""
-
-    parameters: dict[str, Any]  # the best setting
-    accuracy: tuple[float, ...]  # of every candidate, in the order they were tried
-    seconds: float  # that choosing took
 
 
 def candidates(method: Method, fixed: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -73,20 +64,12 @@ def pretended_task(base: MultiViewData, task: TaskSpec) -> tuple[TaskSpec, int]:
 
 
 def choose(
-    method: Method,
-    settings: list[dict[str, Any]],
-    base: MultiViewData,
-    task: TaskSpec,
-    seed: int = 0,
-) -> Choice:
-    """Choose among settings by accuracy on episodes of base classes.
+    method: Method, settings: list[dict[str, Any]], base: MultiViewData, task: TaskSpec, seed: int
+) -> dict[str, Any]:
+    """Choose among settings, as `candidates` lists them, by accuracy on episodes of base classes.
 
-    Args:
-        method: with its present parameters.
-        settings: as `candidates` lists them.
-        base: the base set, and nothing else.
-        task: the task to choose for.
-        seed: of folds and episodes.
+    Gives the `index` of the best one, the `accuracy` of each, and the `seconds` that it took.
+    Settings may be values that JSON does not know: it says which one, not what.
     """
     start = perf_counter()
     total = np.zeros(len(settings))
@@ -100,5 +83,8 @@ def choose(
             prepared = candidate.prepare_base(division.known, shape)
             scores = candidate.score_episodes(division.unknown, episodes, prepared)
             total[index] += measure(scores.numpy(), episodes.query_labels).accuracy.mean()
-    best = int(total.argmax())
-    return Choice(settings[best], tuple((total / N_FOLDS).tolist()), perf_counter() - start)
+    return {
+        "index": int(total.argmax()),
+        "accuracy": (total / N_FOLDS).tolist(),
+        "seconds": perf_counter() - start,
+    }

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
@@ -24,14 +25,25 @@ from fewview.engine._method import Method
 from fewview.engine._state import Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
-from fewview.evaluate._grid import Grid, Setting, make_method, rows_of, settings, tune_candidates
+from fewview.evaluate._grid import (
+    Grid,
+    make_method,
+    missing_rule,
+    rows_of,
+    sources_of,
+    tune_candidates,
+)
+from fewview.evaluate._sources import Source
 from fewview.evaluate._tuning import choose
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell, Result, content_hash
 from fewview.results._metrics import EpisodeMetrics, join, measure
 from fewview.samples._data import MultiViewData
 
+# Fields of a cell that are those of its task.
+TASK = ("way", "shot", "queries", "query_counts", "eta")
 Choices = dict[str, dict[str, Any]]
+Tell = Callable[[str], None]  # takes messages for people
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,9 @@ class Event:
     result: Result | None = None
     failure: str = ""
     choices: Choices = field(default_factory=dict)
+
+
+Events = Generator[Event, None, None]
 
 
 class Workbench:
@@ -56,7 +71,9 @@ class Workbench:
 
     def evaluate(self, cell: Cell) -> Result:
         """Compute one cell."""
-        data, base_data, task = self.materials(cell)
+        data, base_data = self.materials(cell)
+        missing = missing_rule(self.grid.missing, data)
+        task = TaskSpec(missing=missing, **{name: getattr(cell, name) for name in TASK})
         novel = self._rows(data, cell.novel)
         base = self._rows(base_data, cell.base_classes)
         method = self._method(cell.method)
@@ -88,14 +105,13 @@ class Workbench:
         choices, self.new_choices = self.new_choices, {}
         return Event(cell, result, choices=choices)
 
-    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData, TaskSpec]:
-        """What a cell is computed from: its data, the base set's data, the task."""
-        setting = self._settings[cell.dataset]
-        return setting.source.data, setting.base.data, replace(setting.task, eta=cell.eta)
+    def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData]:
+        """What a cell is computed from: its data and those of its base classes."""
+        return self._sources[cell.data_checksum].data, self._sources[cell.base_checksum].data
 
     @cached_property
-    def _settings(self) -> dict[str, Setting]:
-        return {setting.source.name: setting for setting in settings(self.grid)}
+    def _sources(self) -> dict[str, Source]:
+        return sources_of(self.grid)
 
     def _method(self, text: str) -> Method:
         if text not in self._methods:
@@ -117,12 +133,7 @@ class Workbench:
         key = choice_key(cell)
         if key not in self.choices:
             choice = choose(method, listed, base, task, cell.seed)
-            # Settings may be values that JSON does not know: remember which one, not what.
-            self.choices[key] = self.new_choices[key] = {
-                "index": listed.index(choice.parameters),
-                "accuracy": list(choice.accuracy),
-                "seconds": choice.seconds,
-            }
+            self.choices[key] = self.new_choices[key] = choice
         found = self.choices[key]
         parameters = listed[found["index"]]
         text = ",".join(f"{name}={value}" for name, value in sorted(parameters.items()))

@@ -8,7 +8,7 @@ spoil, and named.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -25,7 +25,7 @@ from fewview.results._intervals import (
     average_ranks,
     compare_paired,
 )
-from fewview.results._summaries import summarise
+from fewview.results._summaries import best_first, summarise
 
 Unit = TypeVar("Unit", bound=Hashable)
 ALPHA = 0.05
@@ -51,21 +51,21 @@ def label(cell: Cell) -> str:
     return f"{cell.method} (tuned)" if cell.tune else cell.method
 
 
-def _told_apart(named: Sequence[tuple[str, Cell]], fields: Sequence[str]) -> list[str]:
+def _told_apart(
+    names: Sequence[str], cells: Sequence[Cell], fields: Sequence[str]
+) -> Iterator[str]:
     """Add to the names of cells those fields in which cells of the same name differ."""
     seen: dict[tuple[str, str], set[Hashable]] = {}
-    for name, cell in named:
+    for name, cell in zip(names, cells, strict=True):
         for field in fields:
             seen.setdefault((name, field), set()).add(getattr(cell, field))
-    out = []
-    for name, cell in named:
+    for name, cell in zip(names, cells, strict=True):
         words = [
             f"{field.removeprefix('n_').replace('_', ' ')} {_short(getattr(cell, field))}"
             for field in fields
             if len(seen[name, field]) > 1
         ]
-        out.append(f"{name} ({', '.join(words)})" if words else name)
-    return out
+        yield f"{name} ({', '.join(words)})" if words else name
 
 
 def _short(value: object) -> str:
@@ -99,12 +99,7 @@ class Panel:
     @property
     def methods(self) -> list[str]:
         """Names of methods, best mean first; those that lack a missing rate come last."""
-
-        def order(name: str) -> tuple[bool, float]:
-            found = [row["accuracy"] for row in self.rows if row["method"] == name]
-            return len(found) < len(self.etas), -float(np.mean(found))
-
-        return sorted(self.results, key=order)
+        return best_first(self.rows)
 
     @property
     def task(self) -> str:
@@ -112,9 +107,8 @@ class Panel:
         cell = self.cell
         text = f"{cell.way}-way {cell.shot}-shot, {cell.queries} queries a class, "
         if cell.fixed:
-            return (
-                f"{text}the fixed class split, {min(r['n_episodes'] for r in self.rows)} episodes"
-            )
+            episodes = min(row["n_episodes"] for row in self.rows)
+            return f"{text}the fixed class split, {episodes} episodes"
         counts = sorted({row["n_splits"] for row in self.rows})
         splits = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         unit = "class split" + ("" if counts == [1] else "s")
@@ -122,8 +116,8 @@ class Panel:
 
     def row(self, method: str, eta: float) -> Row | None:
         """The row of a method at a missing rate, None if there is none."""
-        found = [row for row in self.rows if row["method"] == method and row["eta"] == eta]
-        return found[0] if found else None
+        places = (row for row in self.rows if row["method"] == method and row["eta"] == eta)
+        return next(places, None)
 
     def comparison(self, eta: float | None = None) -> Comparison:
         """Compare at one missing rate; None is the mean over all of them."""
@@ -139,36 +133,31 @@ class Panel:
         counts = Counter(split for split, _ in units)
         whole = [split for split, count in counts.items() if count == len(rates)]
         names = names if whole else []
-        means = np.zeros((len(names), len(whole)))
-        for k, name in enumerate(names):
-            means[k] = [np.mean([table[name][split, rate] for rate in rates]) for split in whole]
+        means = [
+            [np.mean([table[name][split, rate] for rate in rates]) for split in whole]
+            for name in names
+        ]
         left_out = [name for name in self.results if name not in names]
-        return Comparison(self.title, eta, names, means, left_out)
+        shaped = np.reshape(means, (len(names), len(whole)))
+        return Comparison(self.title, eta, names, shaped, left_out)
 
 
 def panels(results: Iterable[Result]) -> list[Panel]:
     """Sort results into panels; methods have the same names in all of them."""
     results = list(results)
-    named = [(label(result.cell), result.cell) for result in results]
-    names = _told_apart(named, VARIANT)
-    titles = _told_apart([(cell.dataset, cell) for _, cell in named], TASK)
-    found: dict[str, list[tuple[str, Result]]] = {}
+    cells = [result.cell for result in results]
+    names = _told_apart([label(cell) for cell in cells], cells, VARIANT)
+    titles = _told_apart([cell.dataset for cell in cells], cells, TASK)
+    found: dict[str, Panel] = {}
+    numbered: dict[tuple[str, str], dict[str, str]] = {}
     for title, name, result in zip(titles, names, results, strict=True):
-        found.setdefault(title, []).append((name, result))
-    out = []
-    for title, members in found.items():
-        table: dict[str, dict[float, list[Result]]] = {}
-        known: dict[str, list[str]] = {}
-        for name, result in members:
-            # A number must do where nothing but long parameters differ.
-            spellings = known.setdefault(name, [])
-            if result.cell.parameters not in spellings:
-                spellings.append(result.cell.parameters)
-            place = spellings.index(result.cell.parameters)
-            full = f"{name} #{place + 1}" if place else name
-            table.setdefault(full, {}).setdefault(result.cell.eta, []).append(result)
-        out.append(Panel(title, members[0][1].cell, table))
-    return out
+        cell = result.cell
+        # A number must do where nothing but long parameters differ.
+        known = numbered.setdefault((title, name), {})
+        full = known.setdefault(cell.parameters, f"{name} #{len(known) + 1}" if known else name)
+        panel = found.setdefault(title, Panel(title, cell, {}))
+        panel.results.setdefault(full, {}).setdefault(cell.eta, []).append(result)
+    return list(found.values())
 
 
 # ---------------------------------------------------------------------- comparisons
@@ -179,12 +168,6 @@ def fair(units: Mapping[str, Iterable[Unit]]) -> tuple[list[str], list[Unit]]:
 
     A method that has hardly begun would leave few units to compare anything on; so the choice
     is the one with most results, number of methods times number of shared units.
-
-    Example:
-        >>> fair({"a": [1, 2, 3], "b": [1, 2, 3], "late": [1]})
-        (['a', 'b'], [1, 2, 3])
-        >>> fair({"much": range(10), "b": [0, 1], "c": [0, 1], "d": [1, 0], "e": [0, 1]})
-        (['much', 'b', 'c', 'd', 'e'], [0, 1])
     """
     have = {name: list(dict.fromkeys(items)) for name, items in units.items()}
     best: tuple[list[str], list[Unit]] = ([], [])
@@ -246,11 +229,9 @@ def compare(results: Iterable[Result]) -> list[Row]:
 
 
 @dataclass(frozen=True)
-class Winner:
-    """Who is best at one place, by how much, and how sure that is."""
+class Winner(Comparison):
+    """Who is best in a comparison, by how much, and how sure that is."""
 
-    panel: str  # its title
-    eta: float | None  # None is the mean over all missing rates
     best: str  # has the highest mean accuracy on the shared class splits
     accuracy: float  # of the best, percent
     second: str | None
@@ -258,7 +239,6 @@ class Winner:
     tied: list[str]  # not told apart from the best by the test, the second included
     n_splits: int
     n_methods: int
-    left_out: list[str]  # methods without all of these class splits
 
     @property
     def clear(self) -> bool:
@@ -275,23 +255,19 @@ def winners(panel: Panel) -> list[Winner]:
 
 def _winner(found: Comparison) -> Winner:
     centre = found.means.mean(axis=1)
-    best, *others = [found.names[k] for k in np.argsort(-centre, kind="stable")]
-    pairs = {}
-    for pair in compare_paired(found.means, found.names, wilcoxon=False):
-        if best in (pair.one, pair.two):
-            pair = pair if pair.one == best else pair.turned()
-            pairs[pair.two] = pair
+    order = np.argsort(-centre, kind="stable")
+    best, *others = [found.names[k] for k in order]
+    # The pairs of the best come first.
+    pairs = compare_paired(found.means[order], [best, *others], wilcoxon=False)[: len(others)]
     return Winner(
-        panel=found.panel,
-        eta=found.eta,
+        **vars(found),
         best=best,
         accuracy=float(centre.max()),
         second=others[0] if others else None,
-        pair=pairs[others[0]] if others else None,
-        tied=[name for name in others if not pairs[name].p_t_holm < ALPHA],
+        pair=pairs[0] if pairs else None,
+        tied=[pair.two for pair in pairs if not pair.p_t_holm < ALPHA],
         n_splits=found.means.shape[1],
         n_methods=len(found.names),
-        left_out=found.left_out,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -157,19 +157,6 @@ class PairedComparison:
     p_t_holm: float
     p_wilcoxon_holm: float
 
-    def turned(self) -> PairedComparison:
-        """The same comparison with the second method first."""
-        return replace(
-            self,
-            one=self.two,
-            two=self.one,
-            difference=-self.difference,
-            low=-self.high,
-            high=-self.low,
-            wins=self.losses,
-            losses=self.wins,
-        )
-
 
 def compare_paired(
     means: ArrayLike, names: Sequence[str], wilcoxon: bool = True
@@ -198,9 +185,8 @@ def compare_paired(
     if not pairs:
         return []
     differences = np.stack([array[i] - array[j] for i, j in pairs])
-    n_splits = array.shape[1]
-    p_t, p_w, low, high = (np.full(len(pairs), np.nan) for _ in range(4))
-    if n_splits > 1:
+    p_t = p_w = low = high = np.full(len(pairs), np.nan)
+    if array.shape[1] > 1:
         p_t, low, high = _paired_t(differences)
         if wilcoxon:
             p_w = np.array([wilcoxon_test(row).pvalue if row.any() else 1.0 for row in differences])
@@ -214,7 +200,7 @@ def compare_paired(
             high=float(high[k]),
             wins=int((differences[k] > 0).sum()),
             losses=int((differences[k] < 0).sum()),
-            n_splits=n_splits,
+            n_splits=array.shape[1],
             p_t=float(p_t[k]),
             p_wilcoxon=float(p_w[k]),
             p_t_holm=float(p_t_holm[k]),

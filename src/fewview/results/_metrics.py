@@ -69,18 +69,18 @@ def measure(scores: NDArray[Any], labels: NDArray[np.int64]) -> EpisodeMetrics:
         >>> result.log_loss.round(3).tolist(), result.brier.round(2).tolist()
         ([0.57], [0.4])
     """
+    from scipy.special import log_softmax
+
     scores = np.asarray(scores, dtype=np.float64)
-    shifted = scores - scores.max(axis=-1, keepdims=True)
-    log_probability = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    log_probability = log_softmax(scores, axis=-1)
     probability = np.exp(log_probability)
     truth = labels[..., None] == np.arange(scores.shape[-1])
-    predicted = scores.argmax(axis=-1)
-    hit = predicted == labels
+    hit = scores.argmax(axis=-1) == labels
     members = truth.sum(axis=1)
     found = (truth & hit[..., None]).sum(axis=1)
     has_queries = members > 0
     recall = np.where(has_queries, found / np.maximum(members, 1), 0.0)
-    confidence = np.take_along_axis(probability, predicted[..., None], axis=-1)[..., 0]
+    confidence = probability.max(axis=-1)
     # Bins are open below and closed above, as in Naeini, Cooper and Hauskrecht (2015).
     place = np.clip(np.ceil(confidence * N_BINS).astype(np.int64) - 1, 0, N_BINS - 1).ravel()
     return EpisodeMetrics(

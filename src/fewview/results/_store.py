@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sqlite3
 import sys
@@ -15,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +35,8 @@ MEMORY = ":memory:"
 _LISTS = ("base_classes", "novel")
 _KINDS = {"str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
 _CELL = {item.name: _KINDS.get(str(item.type), "TEXT") for item in fields(Cell)}
-_EXTRA = {
-    "seconds": "REAL", "seconds_base": "REAL", "chosen": "TEXT", "created": "TEXT", "host": "TEXT",
-    "versions": "TEXT",
-}  # fmt: skip
+_EXTRA = {item.name: _KINDS[str(item.type)] for item in fields(Result)[2:]}  # not cell, metrics
 _ARRAYS = (*PER_EPISODE, "bins")
-_OPERATORS = ("!=", "<=", ">=", "=", "<", ">", "~")
 # File systems of the machine itself, where the shared memory of a write-ahead log works.
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "zfs", "f2fs", "overlay", "ramfs")
 
@@ -99,18 +95,31 @@ class Store:
             if write:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 self._lock = _acquire(file, wait, on_wait)
-                self._connection = _connect_writer(file)
+                self._connection = sqlite3.connect(file, timeout=60)
+                _begin_writing(self._connection, file)
             else:
-                self._connection = _connect_reader(file)
-        except sqlite3.Error as error:
+                self._open_reader(file)
+        except BaseException as error:
             self.close()
-            raise FewviewError(f"{file}: not a fewview result store ({error})") from None
-        except OSError as error:
-            self.close()
-            raise FewviewError(f"{file}: cannot open the store ({error.strerror})") from None
-        except BaseException:
-            self.close()
+            if isinstance(error, sqlite3.Error):
+                raise FewviewError(f"{file}: not a fewview result store ({error})") from None
+            if isinstance(error, OSError):
+                raise FewviewError(f"{file}: cannot open the store ({error.strerror})") from None
             raise
+
+    def _open_reader(self, file: Path) -> None:
+        """Open a store that is there, so that nothing can be written."""
+        if not file.is_file():
+            raise FewviewError(f"{file}: no such result store; 'fewview bench' writes one")
+        place = f"{file.resolve().as_uri()}?mode=ro"
+        self._connection = sqlite3.connect(place, uri=True, timeout=60)
+        try:
+            _check_schema(self._connection, file)
+        except sqlite3.OperationalError:
+            # Where the folder cannot be written, the log cannot be shared: take the file as it is.
+            self._connection.close()
+            self._connection = sqlite3.connect(f"{place}&immutable=1", uri=True, timeout=60)
+            _check_schema(self._connection, file)
 
     def __enter__(self) -> Store:
         return self
@@ -124,7 +133,7 @@ class Store:
             self._connection.close()
             self._connection = None
         if self._lock is not None:
-            _holder_file(Path(self.path)).unlink(missing_ok=True)
+            Path(f"{self.path}.holder").unlink(missing_ok=True)
             self._lock.release()  # its file stays, removing it would race
             self._lock = None
 
@@ -188,19 +197,13 @@ class Store:
         return self._matching("identity", identities)
 
     def _matching(self, column: str, values: Iterable[str]) -> set[str]:
-        return {
-            row[0]
-            for clause, part in _portions(column, values)
-            for row in self.connection.execute(f"SELECT {column} FROM cells WHERE {clause}", part)
-        }
+        clause, given = _one_of(column, values)
+        rows = self.connection.execute(f"SELECT {column} FROM cells WHERE {clause}", given)
+        return {row[0] for row in rows}
 
     def get(self, hashes: Iterable[str]) -> dict[str, Result]:
         """Return the results of these cells, by hash; absent ones are left out."""
-        return {
-            result.cell.hash: result
-            for clause, part in _portions("hash", hashes)
-            for result in self._read(clause, part)
-        }
+        return {result.cell.hash: result for result in self._read(*_one_of("hash", hashes))}
 
     def select(self, where: Sequence[str] = ()) -> list[Result]:
         """Return results that meet all conditions, in the order they were written.
@@ -223,8 +226,7 @@ class Store:
 
     def _read(self, clause: str, values: Sequence[Any]) -> Iterator[Result]:
         names = (*_CELL, *_EXTRA, "hash", *_ARRAYS)
-        tables = ["episodes" if name in _ARRAYS else "cells" for name in names]
-        columns = [f"{table}.{name}" for table, name in zip(tables, names, strict=True)]
+        columns = [f"{'episodes' if name in _ARRAYS else 'cells'}.{name}" for name in names]
         query = (
             f"SELECT {', '.join(columns)} FROM cells JOIN episodes USING (hash) "
             f"WHERE {clause} ORDER BY cells.rowid"
@@ -241,30 +243,20 @@ class Store:
             yield Result(cell=cell, metrics=EpisodeMetrics(**arrays), **extra)
 
 
-def _portions(column: str, values: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Conditions for some values each, because SQLite limits the number of parameters."""
-    rest = iter(values)
-    while part := list(islice(rest, 500)):
-        yield f"cells.{column} IN ({','.join('?' * len(part))})", part
+def _one_of(column: str, values: Iterable[str]) -> tuple[str, list[str]]:
+    """A condition with one parameter for all values, because SQLite limits their number."""
+    return f"cells.{column} IN (SELECT value FROM json_each(?))", [json.dumps(list(values))]
 
 
 def parse_condition(text: str) -> tuple[str, list[Any]]:
-    """Turn `column operator value` into SQL with parameters.
-
-    Example:
-        >>> parse_condition("eta<=0.3")
-        ('cells.eta <= ?', [0.3])
-        >>> parse_condition("method=proto|ugda")
-        ('cells.method IN (?,?)', ['proto', 'ugda'])
-    """
-    places = [(text.find(sign), -len(sign), sign) for sign in _OPERATORS if sign in text]
-    if not places:
+    """Turn `column operator value` into SQL with parameters."""
+    parts = re.fullmatch(r"(.*?)(!=|<=|>=|[=<>~])(.*)", text, re.DOTALL)
+    if parts is None:
         raise FewviewError(
             f"condition {text!r}: write column, operator, value, for instance eta<=0.3 "
-            f"(operators {' '.join(_OPERATORS)})"
+            "(operators != <= >= = < > ~)"
         )
-    operator = min(places)[2]
-    column, value = (part.strip() for part in text.split(operator, 1))
+    column, operator, value = map(str.strip, parts.groups())
     if column not in FILTERS:
         raise FewviewError(
             f"condition {text!r}: no column {column!r}; there are {', '.join(FILTERS)}"
@@ -289,36 +281,16 @@ def _number_or_text(text: str) -> int | float | str:
 # ---------------------------------------------------------------------- opening the file
 
 
-def _connect_writer(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=60)
-    try:
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if not empty:
-            _check_schema(connection, file)
-        mode, care = ("WAL", "NORMAL") if on_local_disk(file) else ("DELETE", "FULL")
-        connection.execute(f"PRAGMA journal_mode={mode}")
-        connection.execute(f"PRAGMA synchronous={care}")
-        if empty:
-            _create(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _connect_reader(file: Path, options: str = "mode=ro") -> sqlite3.Connection:
-    if not file.is_file():
-        raise FewviewError(f"{file}: no such result store; 'fewview bench' writes one")
-    connection = sqlite3.connect(f"{file.resolve().as_uri()}?{options}", uri=True, timeout=60)
-    try:
+def _begin_writing(connection: sqlite3.Connection, file: Path) -> None:
+    """Make a new store, or check that this is one."""
+    empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    if not empty:
         _check_schema(connection, file)
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.OperationalError) and "immutable" not in options:
-            # Where the folder cannot be written, the log cannot be shared: take the file as it is.
-            return _connect_reader(file, "mode=ro&immutable=1")
-        raise
-    return connection
+    mode, care = ("WAL", "NORMAL") if on_local_disk(file) else ("DELETE", "FULL")
+    connection.execute(f"PRAGMA journal_mode={mode}")
+    connection.execute(f"PRAGMA synchronous={care}")
+    if empty:
+        _create(connection)
 
 
 def _check_schema(connection: sqlite3.Connection, file: Path) -> None:
@@ -358,17 +330,11 @@ def on_local_disk(file: Path, mounts: str | None = None) -> bool:
             mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return False
-    place = str(file.resolve())
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        parts = line.split()
-        if len(parts) < 3:
-            continue
-        point = parts[1].replace("\\040", " ")
-        inside = place == point or place.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, parts[2]
-    return kind in _LOCAL
+    lines = [line.split() for line in mounts.splitlines()]
+    kinds = {parts[1].replace("\\040", " "): parts[2] for parts in lines if len(parts) > 2}
+    place = file.resolve()
+    mounted = (str(folder) for folder in (place, *place.parents) if str(folder) in kinds)
+    return kinds.get(next(mounted, ""), "") in _LOCAL
 
 
 # ---------------------------------------------------------------------- one writer at a time
@@ -393,16 +359,11 @@ def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | No
     # Not in the lock's own file, which waiting processes may empty.
     since = datetime.now(UTC).isoformat(timespec="seconds")
     text = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
-    _holder_file(file).write_text(text, encoding="utf-8")
+    Path(f"{file}.holder").write_text(text, encoding="utf-8")
     return lock
 
 
-def _holder_file(file: Path) -> Path:
-    return file.with_name(file.name + ".holder")
-
-
 def _holder(file: Path) -> str:
-    try:
-        return _holder_file(file).read_text(encoding="utf-8").strip() or "another process"
-    except OSError:
-        return "another process"
+    with suppress(OSError):
+        return Path(f"{file}.holder").read_text(encoding="utf-8").strip() or "another process"
+    return "another process"

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
-from fewview.results._intervals import split_intervals, standard_error
+from fewview.results._intervals import Float64Array, split_intervals, standard_error
 from fewview.results._metrics import expected_calibration_error
 
 # What the results of one row have in common; class splits and episodes are summed up.
@@ -23,12 +22,8 @@ GROUP = (
     "query_counts", "missing", "eta", "seed", "dtype", "device", "n_episodes", "method_class",
     "method_version", "sampler_version", "data_checksum", "base_checksum", "fixed", "parameters",
 )  # fmt: skip
-REQUIRED = (
-    "dataset", "method", "way", "shot", "eta", "accuracy", "standard_error", "split_low",
-    "split_high", "n_episodes", "seconds", "seconds_base",
-)  # fmt: skip
-# Fields of cells that rows have besides.
-TOLD = (
+# Fields of cells that rows have besides those of the task.
+_TOLD = (
     "scaling", "padding", "base", "queries", "query_counts", "missing", "seed", "dtype", "device",
     "method_version",
 )  # fmt: skip
@@ -49,7 +44,10 @@ def summarise(groups: Iterable[Sequence[Result]]) -> list[Row]:
     shapes: dict[tuple[int, int], list[int]] = {}
     tables = []
     for results in groups:
-        table = _table([result.metrics.accuracy for result in results], results[0].cell.fixed)
+        accuracies = [result.metrics.accuracy for result in results]
+        # With a fixed class split all repetitions are one split.
+        fixed = results[0].cell.fixed
+        table = np.concatenate(accuracies)[None] if fixed else np.stack(accuracies)
         shapes.setdefault(table.shape, []).append(len(rows))
         tables.append(table)
         rows.append(_row(results, table))
@@ -61,12 +59,8 @@ def summarise(groups: Iterable[Sequence[Result]]) -> list[Row]:
     return rows
 
 
-def _table(accuracies: Sequence[Any], fixed: bool) -> Any:
-    """Accuracies [splits, episodes]; with a fixed split all repetitions are one split."""
-    return np.concatenate(accuracies)[None] if fixed else np.stack(accuracies)
-
-
-def _row(results: Sequence[Result], table: Any) -> Row:
+def _row(results: Sequence[Result], table: Float64Array) -> Row:
+    """All but the interval; `table` has accuracies [splits, episodes]."""
     cell = results[0].cell
     means = 100 * table.mean(axis=1)
     several = len(means) > 1
@@ -75,7 +69,6 @@ def _row(results: Sequence[Result], table: Any) -> Row:
     def mean(name: str) -> float:
         return float(np.mean([getattr(result.metrics, name).mean() for result in results]))
 
-    chosen = sorted({result.chosen for result in results if result.chosen})
     return {
         **{name: getattr(cell, name) for name in ("dataset", "method", "way", "shot", "eta")},
         "accuracy": 100 * float(table.mean()),
@@ -93,9 +86,9 @@ def _row(results: Sequence[Result], table: Any) -> Row:
         "log_loss": mean("log_loss"),
         "brier": mean("brier"),
         "ece": expected_calibration_error(bins),
-        **{name: getattr(cell, name) for name in TOLD},
+        **{name: getattr(cell, name) for name in _TOLD},
         "tuned": bool(cell.tune),
-        "chosen": chosen,
+        "chosen": sorted({result.chosen for result in results if result.chosen}),
     }
 
 
@@ -137,17 +130,11 @@ def summarise_stored(results: Iterable[Result]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Pivot:
-    """Accuracy of methods over missing rates on one data set.
+    """Accuracy of methods over missing rates on one data set."""
 
-    Attributes:
-        title: data set and task.
-        header: column names.
-        lines: one per method, best mean accuracy first.
-    """
-
-    title: str
+    title: str  # data set and task
     header: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
+    lines: tuple[tuple[str, ...], ...]  # one per method, best mean accuracy first
 
 
 def pivot(rows: Sequence[Row], line_break: str = " ") -> list[Pivot]:
@@ -171,15 +158,11 @@ def pivot(rows: Sequence[Row], line_break: str = " ") -> list[Pivot]:
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         here = [row for row in rows if row["dataset"] == dataset]
         etas = sorted({row["eta"] for row in here})
-        methods: dict[str, dict[float, Row]] = {}
-        for row in here:
-            methods.setdefault(row["method"], {})[row["eta"]] = row
-
         lines = []
-        for name in sorted(methods, key=lambda name: _order(methods[name], len(etas))):
-            entries = [_entry(methods[name].get(eta), line_break) for eta in etas]
-            seconds = sum(row["seconds"] for row in methods[name].values())
-            lines.append((name, *entries, f"{seconds:.1f}"))
+        for name in best_first(here):
+            found = {row["eta"]: row for row in here if row["method"] == name}
+            entries = [_entry(found.get(eta), line_break) for eta in etas]
+            lines.append((name, *entries, f"{sum(row['seconds'] for row in found.values()):.1f}"))
         first = here[0]
         title = (
             f"{dataset}: {first['way']}-way {first['shot']}-shot, {first['n_splits']} class "
@@ -190,9 +173,17 @@ def pivot(rows: Sequence[Row], line_break: str = " ") -> list[Pivot]:
     return out
 
 
-def _order(found: dict[float, Row], count: int) -> tuple[bool, float]:
-    """Best mean accuracy first; methods that lack a missing rate cannot be compared and go last."""
-    return len(found) < count, -sum(float(row["accuracy"]) for row in found.values()) / len(found)
+def best_first(rows: Sequence[Row]) -> list[str]:
+    """Methods by mean accuracy; those that lack a missing rate cannot be compared and go last."""
+    count = len({row["eta"] for row in rows})
+    found: dict[str, dict[float, float]] = {}
+    for row in rows:
+        found.setdefault(row["method"], {})[row["eta"]] = row["accuracy"]
+
+    def place(name: str) -> tuple[bool, float]:
+        return len(found[name]) < count, -float(np.mean([*found[name].values()]))
+
+    return sorted(found, key=place)
 
 
 def _entry(row: Row | None, line_break: str) -> str:
