@@ -5,7 +5,7 @@ Every form names what it reproduces, the protocol, the versions and the command.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -21,13 +21,13 @@ class Sheet:
 
     name: str  # of the files
     title: str  # what it reproduces, with label and printed number
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[str]
+    rows: Sequence[Row]
     protocol: str  # how the numbers were computed
     versions: str
     command: str
-    notes: tuple[str, ...] = ()
-    summary: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    summary: Sequence[str] = ()
 
     def head(self) -> list[str]:
         """Lines above the table."""
