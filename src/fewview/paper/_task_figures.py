@@ -190,10 +190,8 @@ def draw_figure4(
                 axis, f"{letter}{name}, {mark}: {iteration} {word}", *cloud.mapped("open query"),
                 part="c", dataset=name, iteration=iteration,
             )  # fmt: skip
-            rows.append(
-                {"part": "c", "dataset": name, "value": cloud.own_nearest(),
-                 "what": f"queries whose nearest anchor is of their class at {mark} (%)"}
-            )  # fmt: skip
+            what = f"queries whose nearest anchor is of their class at {mark} (%)"
+            rows.append({"part": "c", "dataset": name, "value": cloud.own_nearest(), "what": what})
     clouds = [cloud for way in ways.values() for cloud in way.clouds.values()]
     classes = max(int(cloud.anchor_labels.max()) for cloud in clouds) + 1
     class_legend(
@@ -230,19 +228,14 @@ def _ablation(axis: Any, gathered: Sequence[Gathered], rows: list[Row]) -> None:
     rows += here
     hatches = ("", "///", "...", "xx")
     for k, label in enumerate(aggregator_methods(AGGREGATED[0])):
-        for row in here:
-            if row["label"] != label:
-                continue
-            where, first = row["place"] + (k - 1.5) * 0.2, row["place"] == 0
-            axis.bar(
-                where, row["accuracy"], 0.18, yerr=row["se"], color=look(k)["color"],
-                hatch=hatches[k], edgecolor="black", linewidth=0.5, capsize=2,
-                error_kw={"linewidth": 0.8}, label=label if first else None,
+        if some := [row for row in here if row["label"] == label]:
+            bars = axis.bar(
+                [row["place"] + (k - 1.5) * 0.2 for row in some],
+                [row["accuracy"] for row in some], 0.18, yerr=[row["se"] for row in some],
+                color=look(k)["color"], hatch=hatches[k], edgecolor="black", linewidth=0.5,
+                capsize=2, error_kw={"linewidth": 0.8}, label=label,
             )  # fmt: skip
-            axis.text(
-                where, row["accuracy"] + row["se"] + 1, f"{row['accuracy']:.1f}", ha="center",
-                fontsize=SMALL - 1,
-            )  # fmt: skip
+            axis.bar_label(bars, fmt="%.1f", padding=1, fontsize=SMALL - 1)
     axis.set_xticks(range(len(sets)), [SHORT[dataset] for dataset in sets])
     axis.set_ylim(0, 100)
     dress(axis, "(a) ablation of the aggregator", "", "accuracy (%)")
@@ -256,31 +249,27 @@ def _losses(axis: Any, ways: Mapping[str, Way], rows: list[Row], points: list[Ro
         name, colour = SHORT[dataset], look(k)["color"]
         mean = way.loss.mean(1)
         iterations = np.arange(1, len(mean) + 1)
+        marks = {mark: at for mark, at in MARKS.items() if at <= len(mean)}
         axis.plot(
-            iterations, mean, color=colour, linewidth=1.4, label=name, linestyle=("-", "--")[k]
-        )
+            iterations, mean, color=colour, linewidth=1.4, label=name, linestyle=("-", "--")[k],
+            marker="o", markersize=5, markevery=[at - 1 for at in marks.values()],
+        )  # fmt: skip
         axis.fill_between(
             iterations, way.loss.min(1), way.loss.max(1), color=colour, alpha=0.15, linewidth=0
         )
-        for mark, iteration in MARKS.items():
-            if iteration <= len(mean):
-                level = mean[iteration - 1]
-                axis.plot(iteration, level, color=colour, markersize=5, marker="o")
-                axis.annotate(
-                    mark, (iteration, level), textcoords="offset points", xytext=(5, 4),
-                    fontsize=MEDIUM, fontweight="bold",
-                )  # fmt: skip
-                rows.append(
-                    {"part": "b", "dataset": name, "value": float(level),
-                     "what": f"loss per anchor at {mark} (iteration {iteration})"}
-                )  # fmt: skip
+        for mark, at in marks.items():
+            level = float(mean[at - 1])
+            axis.annotate(mark, (at, level), textcoords="offset points", xytext=(5, 4),
+                          fontsize=MEDIUM, fontweight="bold")  # fmt: skip
+            what = f"loss per anchor at {mark} (iteration {at})"
+            rows.append({"part": "b", "dataset": name, "value": level, "what": what})
         points += [
             {"part": "b", "dataset": name, "iteration": int(i), "loss": float(level)}
             for i, level in zip(iterations, mean, strict=True)
         ]
     axis.set_yscale("log")
     dress(axis, "(b) aggregation loss", "iteration", "loss per anchor")
-    axis.legend(fontsize=SMALL, frameon=False)
+    axis.legend(fontsize=SMALL, frameon=False, handlelength=4)
 
 
 # ---------------------------------------------------------------------- figure 6
@@ -354,7 +343,8 @@ def make_figure6(wish: Wish, desk: Desk, command: str) -> Picture:
 def draw_figure6(found: Mapping[str, Rectified], command: str) -> Picture:
     """Draw four panels per data set; all four share one map, so that centres can be followed."""
     figure = new_figure(3.9)
-    axes = figure.subplots(len(found), len(RECTIFICATIONS), squeeze=False)
+    shared: dict[str, Any] = {"squeeze": False, "sharex": "row", "sharey": "row"}
+    axes = figure.subplots(len(found), len(RECTIFICATIONS), **shared)
     rows: list[Row] = []
     points: list[Row] = []
     way = len(next(iter(found.values())).centres["none"])
@@ -365,15 +355,12 @@ def draw_figure6(found: Mapping[str, Rectified], command: str) -> Picture:
             tsne(np.concatenate([task.queries, *centres])),
             n_query + way * np.arange(len(RECTIFICATIONS)),
         )
-        everything = np.concatenate([queries, *moved])
         kinds = ["query"] * n_query + ["centre"] * way
         for axis, (terms, title), places in zip(line, RECTIFICATIONS.items(), moved, strict=True):
             points += draw_map(
                 axis, f"{title} ({task.accuracy[terms]:.0f} %)", np.concatenate([queries, places]),
                 np.concatenate([task.labels, np.arange(way)]), kinds, dataset=dataset, panel=title,
             )  # fmt: skip
-            axis.set_xlim(everything[:, 0].min() - 2, everything[:, 0].max() + 2)
-            axis.set_ylim(everything[:, 1].min() - 2, everything[:, 1].max() + 2)
             rows.append(
                 {"dataset": dataset, "task": task.number, "rectification": title,
                  "accuracy": task.accuracy[terms], "moved": task.moved[terms],

@@ -111,17 +111,10 @@ def reliabilities(panel: Panel, least: int = 20) -> list[Reliability]:
         results = [result for some in by_eta.values() for result in some]
         bins = np.sum([result.metrics.bins for result in results], axis=0)
         total = max(float(bins[0].sum()), 1.0)
-        out.append(
-            Reliability(
-                method=name,
-                points=[
-                    (float(p / n), float(hit / n), int(n)) for n, p, hit in bins.T if n >= least
-                ],
-                error=expected_calibration_error(bins),
-                confidence=float(bins[1].sum()) / total,
-                accuracy=float(bins[2].sum()) / total,
-                log_loss=float(np.mean([r.metrics.log_loss.mean() for r in results])),
-                brier=float(np.mean([r.metrics.brier.mean() for r in results])),
-            )
-        )
+        points = [(float(p / n), float(hit / n), int(n)) for n, p, hit in bins.T if n >= least]
+        sure, right = float(bins[1].sum()) / total, float(bins[2].sum()) / total
+        log_loss = float(np.mean([r.metrics.log_loss.mean() for r in results]))
+        brier = float(np.mean([r.metrics.brier.mean() for r in results]))
+        error = expected_calibration_error(bins)
+        out.append(Reliability(name, points, error, sure, right, log_loss, brier))
     return sorted(out, key=lambda one: one.error)
