@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -419,20 +420,19 @@ def our_evidence(gathered: Sequence[Gathered]) -> dict[Key, Values]:
     out: dict[Key, Values] = {}
     for item in gathered:
         role, tag = item.part.role, item.part.tag
-        for label, text in item.part.methods.items():
-            for eta in item.part.grid.etas:
-                values = item.per_split(text, eta)
-                key: Key = (role, *tag, label, eta)
-                if role == "aggregator":
-                    key = (role, *tag, label)
-                elif role == "hyper-parameters":
-                    key = ("hyper", *tag, label)
-                elif role == "base classes":
-                    size, repetition = tag
-                    key = (role, eta, label, size)
-                    values = {repetition: values[0]} if values else {}
-                if values:
-                    out[key] = {**out.get(key, {}), **values}
+        for (label, text), eta in product(item.part.methods.items(), item.part.grid.etas):
+            values = item.per_split(text, eta)
+            key: Key = (role, *tag, label, eta)
+            if role == "aggregator":
+                key = (role, *tag, label)
+            elif role == "hyper-parameters":
+                key = ("hyper", *tag, label)
+            elif role == "base classes":  # of one class split
+                size, repetition = tag
+                key = (role, eta, label, size)
+                values = {repetition: values[0]} if values else {}
+            if values:
+                out[key] = {**out.get(key, {}), **values}
     return out
 
 
