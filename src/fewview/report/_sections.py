@@ -153,17 +153,18 @@ def curves(contents: Contents, looks: Looks) -> Section:
 
 
 def _curve(panel: Panel, looks: Looks) -> Drawn:
-    best, first, last = panel.methods[0], panel.etas[0], panel.etas[-1]
+    order, first, last = panel.methods, panel.etas[0], panel.etas[-1]
+    best = order[0]
     ends = [panel.row(best, eta) for eta in (first, last)]
     told = " to ".join(f"{row['accuracy']:.1f} %" for row in ends if row is not None)
-    rows = sorted(panel.rows, key=lambda row: panel.methods.index(row["method"]))
+    rows = sorted(panel.rows, key=lambda row: order.index(row["method"]))
     return picture(
         accuracy_chart(rows, looks, list(looks)[:N_SHOWN]),
         "Lines are means, bands 95 % intervals over class splits; the grey dashed line is chance, "
         f"{100 / panel.cell.way:.0f} %.",
         title=f"Accuracy against the missing rate on {panel.title}",
         description=(
-            f"{plural(len(panel.methods), 'method')} from missing rate {first:.3g} to {last:.3g}. "
+            f"{plural(len(order), 'method')} from missing rate {first:.3g} to {last:.3g}. "
             f"The best on average, {best}, goes from {told}. The table after this figure has all "
             "numbers."
         ),
