@@ -38,6 +38,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }
 
+
 @dataclass(frozen=True)
 class Name:
     """A public name: the shortest path to import it by, and all the others."""

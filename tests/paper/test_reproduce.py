@@ -46,11 +46,8 @@ from fewview.paper._compute import (
 )
 from fewview.paper._curves import draw_curves
 from fewview.paper._embeddings import Cloud, tsne
-from fewview.paper._figure3 import draw_figure3
-from fewview.paper._figure4 import SETS, Way, draw_figure4
-from fewview.paper._figure6 import PANELS, Rectified, draw_figure6, rectify
 from fewview.paper._make import MAKERS
-from fewview.paper._pictures import Picture, look_of
+from fewview.paper._pictures import Picture, look
 from fewview.paper._printed import METHODS, TABLES
 from fewview.paper._sheets import Sheet, entry
 from fewview.paper._studies import (
@@ -74,6 +71,16 @@ from fewview.paper._studies import (
     is_stand_in,
     parts_of,
     typed,
+)
+from fewview.paper._task_figures import (
+    AGGREGATED,
+    RECTIFICATIONS,
+    Rectified,
+    Way,
+    draw_figure3,
+    draw_figure4,
+    draw_figure6,
+    rectify,
 )
 from fewview.results._cells import Cell, Result, example_cell
 from fewview.results._metrics import EpisodeMetrics
@@ -625,8 +632,8 @@ def cloud(seed: int, anchors: int = 2) -> Cloud:
 
 def test_methods_look_the_same_everywhere() -> None:
     same = looks(["ugda"])["ugda"]
-    assert look_of("UGDA") == {"color": COLOURS[same.colour], "marker": same.marker}
-    assert look_of("w/o UGDA (Proto)") == look_of("Proto")
+    assert look("UGDA") == {"color": COLOURS[same.colour], "marker": same.marker}
+    assert look("w/o UGDA (Proto)") == look("Proto")
 
 
 def test_maps_are_plane_and_the_same_every_time() -> None:
@@ -664,9 +671,9 @@ def test_figure4(tmp_path: Path) -> None:
     gathered = [
         fake(part_of(dataset, aggregator_methods(dataset), "aggregator",
                      (dataset,), (0.5,)), lambda m, eta, split: 60.0)
-        for dataset in SETS
+        for dataset in AGGREGATED
     ]  # fmt: skip
-    ways = {dataset: way() for dataset in SETS}
+    ways = {dataset: way() for dataset in AGGREGATED}
     picture = draw_figure4(gathered, ways, Wish(quick=True), "the command")
     check_picture(picture, tmp_path)
     assert len(picture.figure.axes) == 2 + 6
@@ -702,16 +709,16 @@ def test_figure6(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     task = Rectified(
         number=3, queries=rng.normal(size=(9, 4)), labels=np.repeat(np.arange(3), 3),
-        centres={terms: rng.normal(size=(3, 4)) for terms in PANELS},
-        accuracy=dict.fromkeys(PANELS, 50.0), moved=dict.fromkeys(PANELS, 1.0),
-        over_tasks=dict.fromkeys(PANELS, 55.0), n_tasks=4,
+        centres={terms: rng.normal(size=(3, 4)) for terms in RECTIFICATIONS},
+        accuracy=dict.fromkeys(RECTIFICATIONS, 50.0), moved=dict.fromkeys(RECTIFICATIONS, 1.0),
+        over_tasks=dict.fromkeys(RECTIFICATIONS, 55.0), n_tasks=4,
     )  # fmt: skip
     picture = draw_figure6({"caltech102": task, "scene15": task}, "the command")
     check_picture(picture, tmp_path)
     assert len(picture.figure.axes) == 8
     queries = [
         [(p["x"], p["y"]) for p in picture.points if p["panel"] == panel and p["kind"] == "query"]
-        for panel in PANELS.values()
+        for panel in RECTIFICATIONS.values()
     ]
     assert queries[0] == queries[3]  # the panels share one map
 
@@ -719,7 +726,7 @@ def test_figure6(tmp_path: Path) -> None:
 def test_figure6_draws_the_task_of_median_gain(data_dir: Path) -> None:
     found = rectify("scene15", Wish(data_dir=str(data_dir)), 5)
     assert found.moved["none"] == 0
-    assert set(found.accuracy) == set(PANELS)
+    assert set(found.accuracy) == set(RECTIFICATIONS)
     assert found.queries.shape[0] == 90
     assert found.centres["none"].shape[0] == 3
 

@@ -17,12 +17,12 @@ import pytest
 from fewview.datasets import get_spec
 from fewview.evaluate import Grid, Store, plan, run
 from fewview.evaluate._options import make_grid
-from fewview.report._contents import collect, costs, rankings, reliabilities
+from fewview.report._contents import collect, costs, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._page import render, write_report
 from fewview.report._provenance import commands
 from fewview.results._cells import Cell, Result, example_cell
-from fewview.results._comparing import Panel, winners
+from fewview.results._comparing import Panel, rank_panels, winners
 from fewview.results._metrics import EpisodeMetrics, measure
 from fewview.samples import FewviewError
 
@@ -281,7 +281,7 @@ def test_a_method_that_has_hardly_begun_spoils_no_comparison() -> None:
     contents = collect(found)
     for winner in winners(contents.panels[0]):
         assert (winner.best, winner.n_splits, winner.left_out) == ("proto", 4, ["ptmap"])
-    (ranked,) = rankings(contents)
+    (ranked,) = rank_panels(contents.panels)
     assert ranked.left_out == ["ptmap"]
     assert ranked.ranking.names == ("proto", "match")
     text = read(render(contents)).text
@@ -297,7 +297,7 @@ def test_ranks_over_data_sets_by_hand() -> None:
         for name, level in zip(METHODS, values, strict=True)
         for k in range(2)
     ]
-    (ranked,) = rankings(collect(found))
+    (ranked,) = rank_panels(collect(found).panels)
     assert dict(zip(ranked.ranking.names, ranked.ranking.ranks, strict=True)) == pytest.approx(
         {"proto": 4 / 3, "match": 5 / 3, "bd-cspn": 3.0}
     )

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fewview.cli._app import app
-from fewview.report._contents import collect, rankings
+from fewview.report._contents import collect
 from fewview.results._cells import Result, example_cell
-from fewview.results._comparing import compare, fair, label, panels, rank, split_name
+from fewview.results._comparing import compare, fair, label, panels, rank, rank_panels, split_name
 from fewview.results._metrics import EpisodeMetrics
 from fewview.results._store import Store
 from fewview.samples import FewviewError
@@ -49,7 +49,7 @@ def test_the_command_line_and_the_page_rank_the_same_methods_over_the_same_split
     with Store(path) as store:
         for result in found:
             store.add(result)
-    (ranked,) = rankings(collect(found))
+    (ranked,) = rank_panels(collect(found).panels)
     assert ranked.left_out == ["rfs"]
     out, errors = command(capsys, str(path), "--compare", "--format", "json")
     (line,) = re.findall(r"average ranks over (\d+) class splits \(.*?\): (.*)", errors)

@@ -282,7 +282,7 @@ def rows_chart(
         _line(axes, [point.y], row[:1], color=colour, label=f"{one.name}: {point.y:.2f}",
               gid=_piece("mark", k, plain, "on"), **plain.mark())  # fmt: skip
         _write(figure, left - 8, y, _short(one.name, 25), ha="right")
-        _write(figure, right + 8, y, f"{point.y:.2f}")
+        _write(figure, right + 10, y, f"{point.y:.2f}")
     for k, (first, last) in enumerate(joins):
         ends = [top + 20.0 * (first + 0.2), top + 20.0 * (last + 0.8)]
         _line(figure, [right + 50.0 + 9.0 * k] * 2, ends, color=INK, linewidth=4)

@@ -27,10 +27,11 @@ PALETTE = {
     "rule": (RULE, "#3a3b3f"),
     "grey": (GREY, "#5d5e62"),
 } | {f"c{k}": pair for k, pair in enumerate(zip(COLOURS, ON_DARK, strict=True))}
-# The place in this list is the look: seven colours solid, the same dashed, the same dotted.
+# The place in this list is the look: seven colours solid, the same dashed, the same dotted. Methods
+# that are often compared have colours of their own.
 KNOWN = (
-    "marginal", "ugda", "ptmap", "tim-adm", "bd-cspn", "bavardage", "proto",
-    "concat-logistic", "ptmap+ugda", "rfs", "tim", "partial-nn", "paddle", "match",
+    "marginal", "ugda", "ptmap", "rfs", "bd-cspn", "paddle", "proto",
+    "match", "ptmap+ugda", "tim-adm", "partial-nn", "bavardage", "tim", "concat-logistic",
     "concat-hgb", "rfs+ugda", "completer", "alpha-tim", "cpm", "cpm-gan", "icmsc",
 )  # fmt: skip
 _N_LOOKS = len(COLOURS) * len(DASHES) * len(MARKERS)

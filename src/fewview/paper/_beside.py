@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import ceil
 
 from fewview.datasets._catalogue import get_spec, names
 from fewview.ground._rows import Row
@@ -68,7 +69,7 @@ def compare(
         name=table.name,
         title=f"{table.label}: {table.title}",
         columns=COLUMNS,
-        rows=tuple(rows),
+        rows=rows,
         protocol=protocol_line(gathered, wish),
         versions=versions_line(gathered),
         command=command,
@@ -80,19 +81,16 @@ def compare(
 def _views(gathered: Sequence[Gathered]) -> int:
     """Views of a user's own data: as many as let the rates that were run be reached."""
     highest = max((cell.eta for item in gathered for cell in item.cells), default=0.5)
-    views = 2
-    while 1 - 1 / views < highest - 1e-9:
-        views += 1
-    return views
+    return max(2, ceil(1 / (1 - highest) - 1e-6))
 
 
 def _find(gathered: Sequence[Gathered], dataset: str, method: str, eta: float) -> Row | None:
-    for item in gathered:
-        if dataset in item.part.grid.datasets and method in item.part.methods:
-            row = item.row(item.part.methods[method], eta)
-            if row is not None:
-                return row
-    return None
+    found = (
+        item.row(item.part.methods[method], eta)
+        for item in gathered
+        if dataset in item.part.grid.datasets and method in item.part.methods
+    )
+    return next(filter(None, found), None)
 
 
 def _theirs(number: Printed | None, row: Row | None) -> Row:

@@ -103,10 +103,8 @@ class Gathered:
 
     def row(self, method: str, eta: float) -> Row | None:
         """The row of one method, as typed, and missing rate."""
-        for row in self.rows:
-            if row["method"] == method and abs(row["eta"] - eta) < 1e-9:
-                return row
-        return None
+        found = (r for r in self.rows if r["method"] == method and abs(r["eta"] - eta) < 1e-9)
+        return next(found, None)
 
     def labelled(self) -> list[Row]:
         """The rows in the order of the part's lines, each of them by missing rate."""
@@ -147,12 +145,7 @@ def planned(grid: Grid) -> list[Cell]:
 def stored(
     cells: Sequence[Cell], device: str, paths: Sequence[str]
 ) -> tuple[list[Cell], dict[str, Result]]:
-    """Look cells up in some stores.
-
-    Returns:
-        The cells, each with the kind of device of its result where there is one, and the results
-        by content hash.
-    """
+    """Look cells up in some stores: the cells, as found where they were, and results by hash."""
     results: dict[str, Result] = {}
     out = list(cells)
     open_places = dict(enumerate(cells))
@@ -179,10 +172,11 @@ def gather(part: Part, desk: Desk) -> Gathered:
     cells, results = stored(cells, grid.device, [desk.path, *desk.others])
     if not desk.compute:
         return Gathered(part, tuple(cells), results)
-    if len({cell.hash for cell in cells}) == len(results):
-        desk.progress.message(f"{part.describe()}: all {len(results)} cells are stored{copied}")
+    complete = len({cell.hash for cell in cells}) == len(results)
+    told = f": all {len(results)} cells are stored" if complete else ""
+    desk.progress.message(f"{part.describe()}{told}{copied}")
+    if complete:
         return Gathered(part, tuple(cells), results)
-    desk.progress.message(f"{part.describe()}{copied}")
     if grid.device == ANY_DEVICE:
         grid = replace(grid, device="auto")
     failures: list[tuple[Cell, str]] = []
@@ -238,15 +232,21 @@ def _copy(cells: Sequence[Cell], device: str, desk: Desk) -> str:
     return f" ({len(new)} copied from {', '.join(desk.others)})"
 
 
+def _parts_or_why(name: str, wish: Wish) -> tuple[list[Part], str]:
+    """The grids behind a name, or none and what is wrong with it."""
+    try:
+        return parts_of(name, wish), ""
+    except FewviewError as error:
+        return [], str(error)
+
+
 def compute_all(names: Sequence[str], wish: Wish, desk: Desk) -> list[tuple[Cell, str]]:
     """Compute everything that some names need, and nothing else; return what failed, and why."""
     failures: list[tuple[Cell, str]] = []
     for name in names:
-        try:
-            parts = parts_of(name, wish)
-        except FewviewError as error:
-            desk.progress.message(f"{name}: {error}")
-            continue
+        parts, why = _parts_or_why(name, wish)
+        if why:
+            desk.progress.message(f"{name}: {why}")
         for part in parts:
             failures += gather(part, desk).failures
     return failures
@@ -254,22 +254,17 @@ def compute_all(names: Sequence[str], wish: Wish, desk: Desk) -> list[tuple[Cell
 
 def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
     """List the grids behind some names: rows of `PLAN_COLUMNS`."""
-    rows: list[Row] = []
+    rows: list[tuple[str, int, int, int, str]] = []
     for name in names:
-        try:
-            parts = parts_of(name, wish)
-        except FewviewError as error:
-            rows.append({"name": name, "cells": 0, "stored": 0, "left": 0, "what": str(error)})
-            continue
+        parts, why = _parts_or_why(name, wish)
+        if why:
+            rows.append((name, 0, 0, 0, why))
         for part in parts:
             cells = planned(part.grid)
-            _, results = stored(cells, part.grid.device, [desk.path, *desk.others])
+            there = len(stored(cells, part.grid.device, [desk.path, *desk.others])[1])
             total = len({cell.hash for cell in cells})
-            rows.append(
-                {"name": name, "cells": total, "stored": len(results),
-                 "left": total - len(results), "what": part.describe()}
-            )  # fmt: skip
-    return rows
+            rows.append((name, total, there, total - there, part.describe()))
+    return [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
 
 
 # ---------------------------------------------------------------------- how it was run

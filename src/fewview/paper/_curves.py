@@ -12,7 +12,7 @@ import numpy as np
 
 from fewview.ground._rows import Row
 from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
-from fewview.paper._pictures import SMALL, Picture, dress, look, look_of, method_legend, new_figure
+from fewview.paper._pictures import SMALL, Picture, dress, look, method_legend, new_figure
 from fewview.paper._printed import METHODS, SHORT
 from fewview.paper._sheets import Sheet
 from fewview.paper._studies import (
@@ -52,12 +52,12 @@ def draw_curves(name: str, gathered: Sequence[Gathered], wish: Wish, command: st
     sheet = Sheet(
         name=name,
         title=drawn.title,
-        columns=tuple(drawn.columns.split()),
-        rows=tuple(drawn.rows),
+        columns=drawn.columns.split(),
+        rows=drawn.rows,
         protocol=drawn.protocol or protocol_line(gathered, wish),
         versions=versions_line(gathered),
         command=command,
-        notes=tuple(drawn.notes),
+        notes=drawn.notes,
     )
     return Picture(sheet=sheet, figure=drawn.figure)
 
@@ -111,10 +111,9 @@ def _base_classes(gathered: Sequence[Gathered], wish: Wish) -> Drawn:
             here = [row for row in rows if (row["eta"], row["method"]) == (eta, label)]
             if not here:
                 continue
-            x = np.log2([row["base_classes"] for row in here])
-            y = np.array([row["accuracy"] for row in here])
-            band = np.array([row["deviation"] for row in here])
-            style = look_of(label)
+            names = ("base_classes", "accuracy", "deviation")
+            x, y, band = np.array([[row[name] for row in here] for name in names])
+            x, style = np.log2(x), look(label)
             axis.plot(x, y, markersize=4, linewidth=1.3, label=label, **style)
             axis.fill_between(x, y - band, y + band, color=style["color"], alpha=0.18, linewidth=0)
         ticks = {np.log2(size): str(size) for size in sizes}
@@ -230,7 +229,7 @@ def _varied(name: str, gathered: Sequence[Gathered], wish: Wish) -> Drawn:
             if here:
                 aside = (0.05 if joined else 0.1) * (k - (len(COMPARED) - 1) / 2)
                 places = [values.index(row["varied"]) + aside for row in here]
-                handles[method] = _line(axis, places, here, look_of(method), joined)
+                handles[method] = _line(axis, places, here, look(method), joined)
         axis.set_xlim(-0.4, len(values) - 0.6)
         _dress(axis, dict(enumerate(study.ticks.values())), dataset, study.x)
     method_legend(figure, handles, len(handles) or 1)
@@ -265,7 +264,7 @@ def _time(gathered: Sequence[Gathered], wish: Wish) -> Drawn:
             if row["dataset"] == dataset:
                 (handles[row["method"]],) = axis.plot(
                     row["ms_per_episode"], row["accuracy"], linestyle="none", markersize=6,
-                    markeredgecolor="black", markeredgewidth=0.4, **look_of(row["method"]),
+                    markeredgecolor="black", markeredgewidth=0.4, **look(row["method"]),
                 )  # fmt: skip
         axis.set_xscale("log")
         y = "accuracy (%)" if dataset == SHORT[SMALL_SETS[0]] else ""

@@ -127,10 +127,13 @@ def plain(tensor: Tensor) -> Floats:
     return tensor.double().cpu().numpy()
 
 
-def tsne(points: Floats) -> Floats:
+def tsne(points: Floats, perplexity: float = 30.0) -> Floats:
     """Map points [n, L] to the plane [n, 2] by t-SNE, the same way every time."""
     from sklearn.manifold import TSNE
 
+    n = len(points)
+    if n < 4:
+        return np.stack([np.arange(n), np.zeros(n)], axis=1).astype(np.float64)
     centred = points - points.mean(0)
     if centred.shape[1] > 50:
         # Distances among n points live in n dimensions at most; 50 of them are usual for t-SNE.
@@ -138,8 +141,8 @@ def tsne(points: Floats) -> Floats:
         centred = left[:, :50] * sizes[:50]
     spread = centred.std()
     model = TSNE(
-        perplexity=min(30.0, (len(points) - 1) / 3), init="pca", random_state=0,
-        learning_rate="auto",
+        perplexity=min(perplexity, (n - 1) / 3), random_state=0, learning_rate="auto",
+        init="pca" if centred.shape[1] > 2 else "random",
     )  # fmt: skip
     out: Floats = model.fit_transform(centred / (spread or 1.0)).astype(np.float64)
     return out

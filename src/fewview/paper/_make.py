@@ -9,13 +9,11 @@ from fewview.paper._beside import make_table
 from fewview.paper._claims import make_claims
 from fewview.paper._compute import Desk
 from fewview.paper._curves import make_curves
-from fewview.paper._figure3 import make_figure3
-from fewview.paper._figure4 import make_figure4
-from fewview.paper._figure6 import make_figure6
 from fewview.paper._pictures import Picture
 from fewview.paper._printed import TABLES
 from fewview.paper._sheets import Sheet
 from fewview.paper._studies import BEYOND, Wish
+from fewview.paper._task_figures import make_figure3, make_figure4, make_figure6
 
 MAKERS: dict[str, Callable[[Wish, Desk, str], Sheet | Picture]] = {
     **{name: partial(make_table, name) for name in TABLES},

@@ -25,20 +25,16 @@ if TYPE_CHECKING:
 
 WIDTH = 7.16  # inches, two columns of an IEEE page
 SMALL, MEDIUM = 7, 8
-POINT_COLUMNS = ("kind", "class", "x", "y")
 
 
-def look(index: int) -> dict[str, Any]:
-    """Colour and mark of a number."""
-    found = look_at(index)
+def look(of: int | str) -> dict[str, Any]:
+    """Colour and mark of a number, or of a method: those of every other chart."""
+    if isinstance(of, str):
+        of = "proto" if of.endswith("(Proto)") else of
+        found = looks([of])[of]
+    else:
+        found = look_at(of)
     return {"color": COLOURS[found.colour], "marker": found.marker}
-
-
-def look_of(method: str) -> dict[str, Any]:
-    """Colour and mark of a method: those of every other chart."""
-    found = looks(["proto" if method.endswith("(Proto)") else method])
-    (one,) = found.values()
-    return {"color": COLOURS[one.colour], "marker": one.marker}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +47,7 @@ class Picture:
 
     sheet: Sheet
     figure: Figure
-    points: tuple[Row, ...] = ()
-    point_columns: tuple[str, ...] = ()
+    points: Sequence[Row] = ()
 
     def write(self, folder: str | PathLike[str]) -> list[Path]:
         """Write PDF, SVG and PNG, the numbers as CSV, and a Markdown page with the caption."""
@@ -67,7 +62,8 @@ class Picture:
                 {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in point.items()}
                 for point in self.points
             ]
-            texts[f"{name}_points.csv"] = render(rows, self.point_columns, "csv") + "\n"
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            texts[f"{name}_points.csv"] = render(rows, columns, "csv") + "\n"
         texts[f"{name}.md"] = f"![{name}]({name}.svg)\n\n" + self.sheet.markdown()
         return out + write_texts(folder, texts)
 
@@ -87,18 +83,14 @@ def dress(axis: Axes, title: str = "", x: str = "", y: str = "") -> None:
     axis.set_ylabel(y, fontsize=MEDIUM)
     axis.tick_params(labelsize=SMALL)
     axis.grid(alpha=0.25, linewidth=0.5)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def bare(axis: Axes, title: str) -> None:
     """An axis for a t-SNE map, whose coordinates mean nothing."""
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(xticks=[], yticks=[])
     axis.margins(0.06)
-    for spine in axis.spines.values():
-        spine.set_linewidth(0.5)
-        spine.set_color("0.5")
+    axis.spines[:].set(linewidth=0.5, color="0.5")
     axis.set_title(title, fontsize=SMALL)
 
 
@@ -144,17 +136,15 @@ def class_legend(place: Any, way: int, kinds: Sequence[str], **where: Any) -> No
     """Say what marks and colours of a map mean, on a figure or an axis."""
     from matplotlib.lines import Line2D
 
-    handles = []
-    for kind in kinds:
-        edged = kind in ("support", "centre", "open query")
-        handles.append(
-            Line2D(
-                [], [], marker="o", linestyle="none", markersize=_LEGEND_SIZES[kind],
-                markerfacecolor="white" if kind == "open query" else "0.45",
-                markeredgecolor="black" if edged else "0.45", markeredgewidth=0.9,
-                label=kind.removeprefix("open "),
-            )
-        )  # fmt: skip
+    handles = [
+        Line2D(
+            [], [], marker="o", linestyle="none", markersize=_LEGEND_SIZES[kind],
+            markerfacecolor="white" if kind == "open query" else "0.45",
+            markeredgecolor="0.45" if kind in ("anchor", "query") else "black",
+            markeredgewidth=0.9, label=kind.removeprefix("open "),
+        )
+        for kind in kinds
+    ]  # fmt: skip
     handles += [
         Line2D([], [], linestyle="none", markersize=5, label=f"class {k + 1}", **look(k))
         for k in range(way)

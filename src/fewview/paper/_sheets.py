@@ -5,13 +5,13 @@ Every form names what it reproduces, the protocol, the versions and the command.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from fewview.ground._rows import Row, plain_table, render, tex
+from fewview.ground._rows import Row, cell_text, plain_table, render, tex
 from fewview.ground._whole_files import replacing
 
 
@@ -21,13 +21,13 @@ class Sheet:
 
     name: str  # of the files
     title: str  # what it reproduces, with label and printed number
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[str]
+    rows: Sequence[Row]
     protocol: str  # how the numbers were computed
     versions: str
     command: str
-    notes: tuple[str, ...] = ()
-    summary: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    summary: Sequence[str] = ()
 
     def head(self) -> list[str]:
         """Lines above the table."""
@@ -103,12 +103,8 @@ def write_texts(folder: str | PathLike[str], texts: Mapping[str, str]) -> list[P
 
 def entry(value: Any, column: str = "") -> str:
     """Write a value: two decimals, a sign for differences, missing rates as the paper does."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, float):
         if column == "eta" or (column == "value" and 0 < abs(value) < 0.005):
             return f"{value:.3g}"
         return f"{value:+.2f}" if column.startswith("difference") else f"{value:.2f}"
-    return str(value)
+    return "-" if value is None else cell_text(value)

@@ -91,16 +91,12 @@ class Wish:
 class Part:
     """One grid of a study; tables, figures and claims find their numbers by what it says of itself.
 
-    Attributes:
-        role: what it is for.
-        grid: what to run.
-        tag: what tells the grids of one role apart: data set, number of base classes, shots, ...
-        methods: what the rows of a table or the lines of a figure are called -> methods as typed.
+    `methods` are what the rows of a table or the lines of a figure are called -> methods as typed.
     """
 
     role: str
     grid: Grid
-    tag: tuple[Any, ...] = ()
+    tag: tuple[Any, ...] = ()  # tells the grids of one role apart: data set, shots, ...
     methods: Mapping[Any, str] = field(default_factory=dict)
 
     def describe(self) -> str:
@@ -326,23 +322,19 @@ def hyper_methods(dataset: str, quick: bool) -> dict[str, dict[int, str]]:
     }
 
 
-def _hyper_protocol(dataset: str, panel: str, wish: Wish) -> tuple[int, int]:
-    """Class splits and episodes of a panel of Fig. 7; `adam` on caltech102 has fewer on a CPU."""
-    slow = panel in ("iter", "N")
-    if wish.quick:
-        return (1, 3) if slow else (3, 10)
-    if slow and dataset == "caltech102" and wish.device == "cpu":
-        return (2, 2)
-    return (5, 20) if slow else (10, 20)
-
-
 def _hyper_parameters(wish: Wish) -> list[Part]:
-    return [
-        _part("hyper-parameters", wish, dataset, _hyper_protocol(dataset, panel, wish),
-              (dataset, panel), methods, (0.3,))
-        for dataset in NEIGHBOURS
-        for panel, methods in hyper_methods(dataset, wish.quick).items()
-    ]  # fmt: skip
+    out = []
+    for dataset in NEIGHBOURS:
+        # Algorithm 1 is slow: it has fewer class splits and episodes, and few on a CPU.
+        few = dataset == "caltech102" and wish.device == "cpu"
+        slow, usual = ((2, 2) if few else (5, 20), (10, 20))
+        if wish.quick:
+            slow, usual = (1, 3), (3, 10)
+        for panel, methods in hyper_methods(dataset, wish.quick).items():
+            protocol = slow if panel in ("iter", "N") else usual
+            tag = (dataset, panel)
+            out.append(_part("hyper-parameters", wish, dataset, protocol, tag, methods, (0.3,)))
+    return out
 
 
 # ---------------------------------------------------------------------- claims
@@ -350,27 +342,22 @@ def _hyper_parameters(wish: Wish) -> list[Part]:
 
 # What the quick protocol computes of each table: enough for every sentence, and cells that the
 # tables share.
-_CLAIMS_QUICK: dict[str, dict[str, Any]] = {
-    "cub": {"etas": (0.0, 0.3, 0.5), "splits": 2, "trained_splits": 2},
-    "handwritten": {"etas": (0.0, 0.5), "splits": 2, "trained_splits": 1},
-    "caltech102": {"etas": (0.0, 0.5), "splits": 2, "trained_splits": 1},
-    "scene15": {"etas": (0.0, 0.5), "splits": 3, "trained_splits": 2},
-    "animal": {"etas": (0.0, 0.5), "splits": 1, "trained_splits": 1},
-    "orl": {"etas": (0.0, 0.5), "splits": 2, "trained_splits": 1},
-    "tieredimagenet": {"etas": (0.1, 0.5), "splits": 2, "trained_splits": 1},
-    "birds": {"etas": (0.1, 0.5), "splits": 2, "trained_splits": 1},
-    "ablation": {"etas": (0.0, 0.3, 0.5), "splits": 3},
-}
+_CLAIMS_QUICK: dict[str, tuple[Any, ...]] = {  # missing rates, class splits, those of networks
+    "cub": ((0.0, 0.3, 0.5), 2, 2), "handwritten": ((0.0, 0.5), 2, 1),
+    "caltech102": ((0.0, 0.5), 2, 1), "scene15": ((0.0, 0.5), 3, 2), "animal": ((0.0, 0.5), 1, 1),
+    "orl": ((0.0, 0.5), 2, 1), "tieredimagenet": ((0.1, 0.5), 2, 1), "birds": ((0.1, 0.5), 2, 1),
+    "ablation": ((0.0, 0.3, 0.5), 3),
+}  # fmt: skip
 
 
 def _claims(wish: Wish) -> list[Part]:
     """Everything that the claims are about; the quick protocol takes a part of each table."""
     out: list[Part] = []
     for name in TABLES:
-        some = _CLAIMS_QUICK[name] if wish.quick else {}
+        some = _CLAIMS_QUICK[name] if wish.quick else ()
         if has_data(name, wish):
             make_table = _ablation if name == "ablation" else partial(table_parts, name)
-            out += make_table(wish, **some)
+            out += make_table(wish, *some)
     for make, needed in (
         (_aggregator, ("cub", "scene15")),
         (_base_classes, ("caltech102",)),
@@ -384,36 +371,6 @@ def _claims(wish: Wish) -> list[Part]:
 # ---------------------------------------------------------------------- beyond the paper
 
 
-def _varied(
-    role: str,
-    wish: Wish,
-    dataset: str,
-    value: Any,
-    methods: Mapping[str, str] = COMPARED,
-    **more: Any,
-) -> Part:
-    protocol = (3, 10) if wish.quick else FULL
-    return _part(role, wish, dataset, protocol, (dataset, value), methods, (0.3,), **more)
-
-
-def _imbalance(wish: Wish) -> list[Part]:
-    return [
-        _varied("imbalance", wish, dataset, counts, query_counts=counts)
-        for dataset in SMALL_SETS
-        for counts in IMBALANCES
-    ]
-
-
-def _shots(wish: Wish) -> list[Part]:
-    # As in the authors' scripts, the anchors of a class are 100 whatever the shots.
-    anchors = {shot: f"ugda:n_anchors={100 // shot}" if shot > 1 else "ugda" for shot in SHOTS}
-    return [
-        _varied("shots", wish, dataset, shot, COMPARED | {"UGDA": method}, shot=shot)
-        for dataset in SMALL_SETS
-        for shot, method in anchors.items()
-    ]
-
-
 def block_pattern(n_views: int) -> MissingRule:
     """Views that go missing together: three samples in five lose the second half of the views.
 
@@ -424,21 +381,26 @@ def block_pattern(n_views: int) -> MissingRule:
     return MissingRule("patterns", patterns=rows)
 
 
-def missing_kinds(dataset: str) -> dict[str, str | MissingRule]:
-    """Kinds of missingness at rate 0.3."""
-    return {
-        "uniform": "uniform",
-        "class-dependent": "class",
-        "patterns": block_pattern(get_spec(dataset).n_views),
-    }
-
-
-def _missingness(wish: Wish) -> list[Part]:
-    return [
-        _varied("missingness", wish, dataset, kind, missing=rule)
-        for dataset in SMALL_SETS
-        for kind, rule in missing_kinds(dataset).items()
-    ]
+def _varied(role: str, wish: Wish) -> list[Part]:
+    """One grid per small data set and value of what is varied: queries, shots or missingness."""
+    out = []
+    for dataset in SMALL_SETS:
+        kinds = {"uniform": "uniform", "class-dependent": "class",
+                 "patterns": block_pattern(get_spec(dataset).n_views)}  # fmt: skip
+        options: dict[str, dict[Any, dict[str, Any]]] = {
+            "imbalance": {counts: {"query_counts": counts} for counts in IMBALANCES},
+            "shots": {shot: {"shot": shot} for shot in SHOTS},
+            "missingness": {kind: {"missing": rule} for kind, rule in kinds.items()},
+        }
+        for value, more in options[role].items():
+            methods = COMPARED
+            if role == "shots" and value > 1:
+                # As in the authors' scripts, the anchors of a class are 100 whatever the shots.
+                methods = COMPARED | {"UGDA": f"ugda:n_anchors={100 // value}"}
+            protocol = (3, 10) if wish.quick else FULL
+            tag = (dataset, value)
+            out.append(_part(role, wish, dataset, protocol, tag, methods, (0.3,), **more))
+    return out
 
 
 def _time(wish: Wish) -> list[Part]:
@@ -455,6 +417,6 @@ def _time(wish: Wish) -> list[Part]:
 _MAKERS: dict[str, Callable[[Wish], list[Part]]] = {
     "ablation": _ablation, "figure3": lambda wish: [], "figure4": _aggregator,
     "figure5": _base_classes, "figure6": lambda wish: [], "figure7": _hyper_parameters,
-    "claims": _claims, "imbalance": _imbalance, "shots": _shots, "missingness": _missingness,
-    "time": _time,
+    "claims": _claims, "time": _time,
+    **{role: partial(_varied, role) for role in ("imbalance", "shots", "missingness")},
 }  # fmt: skip

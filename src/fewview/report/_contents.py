@@ -6,13 +6,13 @@ Who is compared with whom, and what they are called, is settled in `results/_com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Result
-from fewview.results._comparing import Panel, Ranked, panels, rank_panels
+from fewview.results._comparing import Panel, panels
 from fewview.results._metrics import expected_calibration_error
 from fewview.results._stale import STALE, UNKNOWN, statuses
 
@@ -44,13 +44,7 @@ def collect(results: Sequence[Result]) -> Contents:
         )
     unknown = {r.cell.method for r in current if status[r.cell.hash] == UNKNOWN}
     found = panels(current)
-    return Contents(
-        panels=found,
-        methods=_order(found),
-        results=current,
-        stale=len(results) - len(current),
-        unknown=sorted(unknown),
-    )
+    return Contents(found, _order(found), current, len(results) - len(current), sorted(unknown))
 
 
 def _order(panels: Sequence[Panel]) -> list[str]:
@@ -62,15 +56,10 @@ def _order(panels: Sequence[Panel]) -> list[str]:
     return sorted(places, key=lambda name: (float(np.mean(places[name])), name))
 
 
-def rankings(contents: Contents) -> list[Ranked]:
-    """Average ranks of the methods of a page."""
-    return rank_panels(contents.panels)
-
-
 # ---------------------------------------------------------------------- time and calibration
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cost:
     """What a method takes and gives in a panel: means over missing rates and class splits."""
 
@@ -78,8 +67,8 @@ class Cost:
     milliseconds: float  # of scoring, per episode
     seconds_base: float  # of preparing from base classes, per class split
     accuracy: float  # percent
-    efficient: bool  # no other method is both faster and better
     complete: bool  # it has all missing rates of the panel; others are not comparable
+    efficient: bool = False  # no other method is both faster and better
 
 
 def costs(panel: Panel) -> list[Cost]:
@@ -87,24 +76,16 @@ def costs(panel: Panel) -> list[Cost]:
     found = []
     for name, by_eta in panel.results.items():
         results = [result for some in by_eta.values() for result in some]
-        episodes = sum(len(result.metrics) for result in results)
-        found.append(
-            Cost(
-                method=name,
-                milliseconds=1000 * sum(r.seconds for r in results) / episodes,
-                seconds_base=float(np.mean([r.seconds_base for r in results])),
-                accuracy=float(np.mean([r["accuracy"] for r in panel.rows if r["method"] == name])),
-                efficient=False,
-                complete=len(by_eta) == len(panel.etas),
-            )
-        )
+        seconds = sum(r.seconds for r in results) / sum(len(r.metrics) for r in results)
+        base = float(np.mean([r.seconds_base for r in results]))
+        accuracy = float(np.mean([r["accuracy"] for r in panel.rows if r["method"] == name]))
+        found.append(Cost(name, 1000 * seconds, base, accuracy, len(by_eta) == len(panel.etas)))
     found.sort(key=lambda cost: (cost.milliseconds, -cost.accuracy))
-    best, out = -np.inf, []
+    best = -np.inf
     for cost in found:
-        ahead = cost.complete and cost.accuracy > best
-        best = cost.accuracy if ahead else best
-        out.append(replace(cost, efficient=ahead))
-    return out
+        if cost.complete and cost.accuracy > best:
+            cost.efficient, best = True, cost.accuracy
+    return found
 
 
 @dataclass(frozen=True)
@@ -130,17 +111,10 @@ def reliabilities(panel: Panel, least: int = 20) -> list[Reliability]:
         results = [result for some in by_eta.values() for result in some]
         bins = np.sum([result.metrics.bins for result in results], axis=0)
         total = max(float(bins[0].sum()), 1.0)
-        out.append(
-            Reliability(
-                method=name,
-                points=[
-                    (float(p / n), float(hit / n), int(n)) for n, p, hit in bins.T if n >= least
-                ],
-                error=expected_calibration_error(bins),
-                confidence=float(bins[1].sum()) / total,
-                accuracy=float(bins[2].sum()) / total,
-                log_loss=float(np.mean([r.metrics.log_loss.mean() for r in results])),
-                brier=float(np.mean([r.metrics.brier.mean() for r in results])),
-            )
-        )
+        points = [(float(p / n), float(hit / n), int(n)) for n, p, hit in bins.T if n >= least]
+        sure, right = float(bins[1].sum()) / total, float(bins[2].sum()) / total
+        log_loss = float(np.mean([r.metrics.log_loss.mean() for r in results]))
+        brier = float(np.mean([r.metrics.brier.mean() for r in results]))
+        error = expected_calibration_error(bins)
+        out.append(Reliability(name, points, error, sure, right, log_loss, brier))
     return sorted(out, key=lambda one: one.error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
@@ -40,7 +41,7 @@ class Table:
     id: str = ""  # for a table that is not in a part
     filters: tuple[int, ...] = ()  # columns that a choice narrows the rows down by
 
-    @property
+    @cached_property
     def heads(self) -> list[tuple[str, bool]]:
         """Names of columns, and whether they hold numbers."""
         return [(name.lstrip("#"), name.startswith("#")) for name in self.columns]

@@ -7,7 +7,7 @@ are not. Nothing here enters a result.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +138,7 @@ def _example(
     from fewview.engine._registry import create
     from fewview.episodes._sampler import EpisodeSampler
     from fewview.evaluate._grid import rows_of
+    from fewview.paper._embeddings import tsne
 
     novel = rows_of(setting.source.data, cell.novel)
     base = rows_of(setting.base.data, cell.base_classes)
@@ -168,13 +169,17 @@ def _example(
         features = np.concatenate([support[0].numpy(), query[0].numpy()])
         gaps = "gaps filled with the mean of the episode" if rate else "nothing missing"
         note = f"views side by side, {gaps}"
-        pictures.append(Picture(rate_name(rate), _plane(features), note, name, wrong))
+        pictures.append(
+            Picture(rate_name(rate), tsne(features.astype(float), 20.0), note, name, wrong)
+        )
     if any(label.split(":")[0].split(" ")[0] == "ugda" for label in panel.results):
         ugda = create("ugda")
         prepared, batch, wrong = run(ugda, episodes)
         features = _latent(ugda.embed(batch, prepared.state), episodes)
         note = "UGDA's latent space, the large markers being the centres of its anchors"
-        pictures.append(Picture(rate_name(eta), _plane(features), note, "ugda", wrong))
+        pictures.append(
+            Picture(rate_name(eta), tsne(features.astype(float), 20.0), note, "ugda", wrong)
+        )
     labels = np.concatenate([episodes.support_labels[0], episodes.query_labels[0]])
     order = np.argsort(labels, kind="stable")  # samples of a class side by side, supports first
     rates = [rate for rate in panel.etas if rate > 0]
@@ -185,22 +190,11 @@ def _example(
         mask = np.concatenate([one.support_mask[0], one.query_mask[0]])
         masks.append((rate, mask[order]))
     classes = tuple(str(episodes.class_names[k]) for k in episodes.classes[0])
-    return Example(
-        eta=eta,
-        episode=index,
-        split=cell.split,
-        classes=classes,
-        views=episodes.view_names,
-        labels=labels,
-        n_support=episodes.support.shape[1],
-        masks=masks,
-        groups=[
-            (f"class {classes[k]}", int(size))
-            for k, size in enumerate(np.bincount(labels, minlength=episodes.way))
-        ],
-        method=name,
-        pictures=pictures,
-    )
+    sizes = np.bincount(labels, minlength=episodes.way)
+    groups = [(f"class {c}", int(size)) for c, size in zip(classes, sizes, strict=True)]
+    n_support = episodes.support.shape[1]
+    return Example(eta, index, cell.split, classes, episodes.view_names, labels, n_support, masks,
+                   groups, name, pictures)  # fmt: skip
 
 
 def _latent(moved: Any, episodes: Episodes) -> Any:
@@ -211,18 +205,6 @@ def _latent(moved: Any, episodes: Episodes) -> Any:
     anchors, labels = moved.support[0][0].numpy(), moved.support_labels[0].numpy()
     centres = np.stack([anchors[labels == k].mean(axis=0) for k in range(moved.way)])
     return np.concatenate([centres[episodes.support_labels[0]], moved.query[0][0].numpy()])
-
-
-def _plane(features: Any) -> Any:
-    """t-SNE of [samples, width] features; the same features always give the same picture."""
-    from sklearn.manifold import TSNE
-
-    n = len(features)
-    if n < 4:
-        return np.stack([np.arange(n), np.zeros(n)], axis=1).astype(float)
-    init = "pca" if min(features.shape) > 2 else "random"
-    map_to_plane = TSNE(perplexity=min(20.0, (n - 1) / 3), init=init, random_state=0)
-    return map_to_plane.fit_transform(np.asarray(features, dtype=np.float64))
 
 
 # ---------------------------------------------------------------------- sections
@@ -238,12 +220,18 @@ def _reasons(contents: Contents, examples: Sequence[Example | str]) -> list[str]
     ]
 
 
+def _shown(
+    contents: Contents, examples: Sequence[Example | str]
+) -> Iterator[tuple[Panel, Example]]:
+    for panel, one in zip(contents.panels, examples, strict=False):
+        if isinstance(one, Example):
+            yield panel, one
+
+
 def missing_views(contents: Contents, examples: Sequence[Example | str]) -> Section:
     """Which views are missing in the example episodes."""
     parts, complete = [], []
-    for panel, one in zip(contents.panels, examples, strict=False):
-        if isinstance(one, str):
-            continue
+    for panel, one in _shown(contents, examples):
         if not one.masks:
             complete.append(panel.title)
             continue
@@ -271,9 +259,7 @@ def missing_views(contents: Contents, examples: Sequence[Example | str]) -> Sect
 def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> Section:
     """Where the samples of the example episodes lie."""
     parts = []
-    for panel, one in zip(contents.panels, examples, strict=False):
-        if isinstance(one, str):
-            continue
+    for panel, one in _shown(contents, examples):
         labelled = np.arange(len(one.labels)) < one.n_support
         n_query = len(one.labels) - one.n_support
         figures = []
@@ -298,11 +284,9 @@ def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> S
         ]
         signs = [(sign(look_at(k), joined=False), f"class {c}") for k, c in enumerate(one.classes)]
         parts.append(Section(panel.title, words, figures, signs=signs))
-    words = _reasons(contents, examples)
-    if parts:
-        words.insert(
-            0,
-            "Each picture places the samples of one episode by t-SNE: near samples are alike, far "
-            "distances mean nothing, and pictures cannot be laid over each other.",
-        )
+    told = (
+        "Each picture places the samples of one episode by t-SNE: near samples are alike, far "
+        "distances mean nothing, and pictures cannot be laid over each other."
+    )
+    words = [told] * bool(parts) + _reasons(contents, examples)
     return Section("Example episodes", words, parts=parts, id="examples")

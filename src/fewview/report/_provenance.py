@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from math import comb
 
+import numpy as np
+
 from fewview._version import __version__
 from fewview.datasets._catalogue import get_spec, names
 from fewview.ground._errors import FewviewError
@@ -50,7 +52,8 @@ def commands(results: Iterable[Result], store: str = NO_STORE) -> list[str]:
     for (options, dataset), by_method in found.items():
         alike: dict[tuple[str, str], list[str]] = {}
         for method, cells in by_method.items():
-            etas = ",".join(_number(eta) for eta in sorted({cell.eta for cell in cells}))
+            rates = sorted({cell.eta for cell in cells})
+            etas = ",".join(np.format_float_positional(eta, trim="-") for eta in rates)
             splits = _splits(dataset, max(cell.split for cell in cells) + 1)
             alike.setdefault((etas, splits), []).append(method)
         for (etas, splits), methods in alike.items():
@@ -107,11 +110,6 @@ def _splits(dataset: str, count: int) -> str:
     if spec is not None and not spec.fixed_split and spec.n_base + spec.n_novel == spec.n_classes:
         return "all" if count == comb(spec.n_classes, spec.n_base) else str(count)
     return str(count)
-
-
-def _number(value: float) -> str:
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
 
 
 def missing_cells(results: Sequence[Result]) -> int:

@@ -26,7 +26,7 @@ from fewview.ground._rows import Row
 from fewview.paper._printed import METHODS as PAPER_METHODS
 from fewview.paper._printed import TABLES as PAPER_TABLES
 from fewview.paper._printed import printed
-from fewview.report._contents import Contents, costs, rankings, reliabilities
+from fewview.report._contents import Contents, costs, reliabilities
 from fewview.report._elements import (
     Drawn,
     Entry,
@@ -39,7 +39,7 @@ from fewview.report._elements import (
     picture,
     plural,
 )
-from fewview.results._comparing import ALPHA, Panel, Ranked, Winner, winners
+from fewview.results._comparing import ALPHA, Panel, Ranked, Winner, rank_panels, winners
 
 # Methods in colour at first; the others are grey lines until switched on.
 N_SHOWN = 6
@@ -66,7 +66,7 @@ def headline(contents: Contents) -> Section:
     found = [(panel, winners(panel)) for panel in contents.panels]
     words = []
     if len(contents.panels) > 1:
-        for ranked in rankings(contents)[:1]:
+        for ranked in rank_panels(contents.panels)[:1]:
             ranking = ranked.ranking
             words.append(
                 f"Over {plural(ranking.n_blocks, 'data set')}, {ranking.names[0]} has the best "
@@ -153,17 +153,18 @@ def curves(contents: Contents, looks: Looks) -> Section:
 
 
 def _curve(panel: Panel, looks: Looks) -> Drawn:
-    best, first, last = panel.methods[0], panel.etas[0], panel.etas[-1]
+    order, first, last = panel.methods, panel.etas[0], panel.etas[-1]
+    best = order[0]
     ends = [panel.row(best, eta) for eta in (first, last)]
     told = " to ".join(f"{row['accuracy']:.1f} %" for row in ends if row is not None)
-    rows = sorted(panel.rows, key=lambda row: panel.methods.index(row["method"]))
+    rows = sorted(panel.rows, key=lambda row: order.index(row["method"]))
     return picture(
         accuracy_chart(rows, looks, list(looks)[:N_SHOWN]),
         "Lines are means, bands 95 % intervals over class splits; the grey dashed line is chance, "
         f"{100 / panel.cell.way:.0f} %.",
         title=f"Accuracy against the missing rate on {panel.title}",
         description=(
-            f"{plural(len(panel.methods), 'method')} from missing rate {first:.3g} to {last:.3g}. "
+            f"{plural(len(order), 'method')} from missing rate {first:.3g} to {last:.3g}. "
             f"The best on average, {best}, goes from {told}. The table after this figure has all "
             "numbers."
         ),
@@ -351,7 +352,7 @@ def _paper_part(panel: Panel, looks: Looks) -> Section | None:
 
 def ranks(contents: Contents, looks: Looks) -> Section:
     """Average ranks and which of them can be told apart."""
-    parts = [_rank_part(ranked, looks) for ranked in rankings(contents)]
+    parts = [_rank_part(ranked, looks) for ranked in rank_panels(contents.panels)]
     words = (
         "Rank 1 is the most accurate method of a block; ranks are averaged over blocks. Vertical "
         "bars at the right join methods that Nemenyi's test at 0.05 does not tell apart: their "
