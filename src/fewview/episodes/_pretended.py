@@ -32,17 +32,11 @@ SHARES = ("balanced", "dirichlet:2")
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """One division of base classes.
+    """One division of base classes."""
 
-    Attributes:
-        known: samples of classes that stay base classes.
-        unknown: samples of classes that play novel ones.
-        novel: those classes, as positions in the classes of the base set.
-    """
-
-    known: MultiViewData
-    unknown: MultiViewData
-    novel: NDArray[np.int64]
+    known: MultiViewData  # samples of classes that stay base classes
+    unknown: MultiViewData  # samples of classes that play novel ones
+    novel: NDArray[np.int64]  # those classes, as positions in the classes of the base set
 
 
 def divide(
@@ -75,16 +69,11 @@ def divide(
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One division of base classes, and tasks of those that play novel ones.
+    """One division of base classes, and tasks of those that play novel ones."""
 
-    Attributes:
-        known: samples of classes that stay base classes.
-        unknown: samples of classes that play novel ones.
-        episodes: balanced and, where the classes are large enough, unbalanced tasks of `unknown`.
-    """
-
-    known: MultiViewData
-    unknown: MultiViewData
+    known: MultiViewData  # samples of classes that stay base classes
+    unknown: MultiViewData  # samples of classes that play novel ones
+    # Balanced and, where the classes are large enough, unbalanced tasks of `unknown`.
     episodes: tuple[Episodes, ...]
 
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose
 from fewview.engine._registry import register
@@ -41,15 +41,10 @@ BOOSTING = HistGradientBoostingClassifier(
 
 @dataclass(frozen=True)
 class Donors(State):
-    """Samples that imputation may borrow from: the scaled base set.
+    """Samples that imputation may borrow from: the scaled base set."""
 
-    Attributes:
-        views: per view [n, width], zeros where missing.
-        mask: bool [n, V].
-    """
-
-    views: tuple[Tensor, ...]
-    mask: Tensor
+    views: tuple[Tensor, ...]  # per view [n, width], zeros where missing
+    mask: Tensor  # bool [n, V]
 
     @property
     def holds_rows(self) -> bool:
@@ -120,10 +115,7 @@ class Concat(Method):
 
     version: ClassVar[int] = 2
     tags: ClassVar[Tags] = Tags(handles_missing=True, deterministic=False)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "impute": ("mean", "knn"),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "impute": ("mean", "knn")}
 
     def validate(self) -> None:
         """Check the imputation and that the estimator is a classifier."""

@@ -52,14 +52,9 @@ STEPS = 5  # Adam steps on networks, and then on latent vectors, in an epoch
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of many tasks as CPM sees them.
+    """Samples of many tasks: views side by side [tasks, n, D], which are observed [tasks, n, V].
 
-    Attributes:
-        features: [tasks, n, D], views side by side.
-        observed: bool [tasks, n, V].
-        widths: features of every view; they sum to D.
-        sizes: features of every view before it was reduced; weights start at a size for these.
-        names: names of the views.
+    `widths` sum to D; `sizes` are those before views were reduced, for which weights start.
     """
 
     features: Tensor
@@ -94,11 +89,8 @@ class Samples:
 class Decoders(State):
     """One linear network per view, with one or two layers and no activation.
 
-    Attributes:
-        first: weights [tasks, latent, V * hidden], or [tasks, latent, D] of a single layer.
-        first_bias: [tasks, 1, V * hidden] or [tasks, 1, D].
-        second: per view [tasks, hidden, width]; empty for a single layer.
-        second_bias: per view [tasks, 1, width].
+    The first layer is one for all views: weights [tasks, latent, V * hidden], or [tasks, latent, D]
+    where there is no second one; that has [tasks, hidden, width] per view.
     """
 
     first: Tensor
@@ -168,10 +160,8 @@ def class_loss(latent: Tensor, members: Tensor, one_shot: str = "clamp") -> Tens
 
     With F(n, c) the mean inner product of sample n with the other samples of class c, the loss is
     the sum over n of max(0, [c* is wrong] + F(n, c*) - F(n, y_n)), c* the class of the largest F.
-
-    Vectors are [tasks, n, latent], `members` one-hot labels [tasks, n, way]. Where n is alone
-    in its class, F(n, y_n) is 0 (`one_shot` `"clamp"`, a sum over nothing), the sample counts as a
-    member of its class (`"self"`), or has no loss (`"skip"`).
+    Where n is alone in its class, F(n, y_n) is 0 (`one_shot` `"clamp"`, a sum over nothing), the
+    sample counts as a member of its class (`"self"`), or has no loss (`"skip"`).
     """
     products = latent @ latent.mT  # [T, n, n]
     count = members.sum(1, keepdim=True)  # [T, 1, way]
@@ -193,11 +183,8 @@ def class_loss(latent: Tensor, members: Tensor, one_shot: str = "clamp") -> Tens
 class Discriminators:
     """One network per view that tells observed from made views: width-128-64-1, leaky ReLU.
 
-    Attributes:
-        layers: per view a list of (weights [tasks, in, out], bias [tasks, 1, out]).
-        real: all samples of the tasks; their observed views are the real ones.
-        weight: of the adversarial loss beside the others.
-        adam: moves the layers.
+    Layers are per view (weights [tasks, in, out], bias [tasks, 1, out]); `real` are all samples of
+    the tasks, `weight` is that of the adversarial loss beside the others, and `adam` moves layers.
     """
 
     layers: list[list[tuple[Tensor, Tensor]]]
@@ -276,14 +263,11 @@ class Training:
         """Drop entries of the views that were made, at random, and scale the others up."""
         if not self.dropout:
             return made
-        kept = [
-            uniform(
-                streams(seeds, "cpm", "dropout", *when, name), (made.shape[1], width), made.dtype
-            )
-            >= self.dropout
-            for name, width in zip(samples.names, samples.widths, strict=True)
-        ]
-        return made * torch.cat(kept, -1) / (1 - self.dropout)
+        draws = []
+        for name, width in zip(samples.names, samples.widths, strict=True):
+            states = streams(seeds, "cpm", "dropout", *when, name)
+            draws.append(uniform(states, (made.shape[1], width), made.dtype))
+        return made * (torch.cat(draws, -1) >= self.dropout) / (1 - self.dropout)
 
 
 def start_latent(samples: Samples, seeds: Tensor, how: Training, stage: str) -> Tensor:
@@ -464,7 +448,8 @@ class CPM(TrainedMethod):
         whole, mask = all_samples(batch)
         with torch.enable_grad():
             if self.train_on == "base":
-                decoders = _for_tasks(cast(Decoders, state), batch.n_tasks)
+                shared = cast(Decoders, state)  # networks [1, ...] of a single layer
+                decoders = map_tensors(shared, lambda one: one.expand(batch.n_tasks, -1, -1))
                 samples = Samples.of(whole, mask, batch.view_names, whole)
                 support = infer(decoders, samples.rows(0, ns), batch.seeds, how, "support")
             else:
@@ -531,12 +516,3 @@ def with_class_means(batch: EpisodeBatch) -> EpisodeBatch:
     known = (seen > 0).gather(1, batch.support_labels[..., None].expand(-1, -1, batch.n_views))
     filled = pad(batch, "zero")
     return replace(batch, support=filled.support, support_mask=known)
-
-
-def _for_tasks(decoders: Decoders, count: int) -> Decoders:
-    """Networks [1, ...] of a single layer for `count` tasks."""
-    return replace(
-        decoders,
-        first=decoders.first.expand(count, -1, -1),
-        first_bias=decoders.first_bias.expand(count, -1, -1),
-    )

@@ -169,23 +169,14 @@ class MarginalStatistics:
 
 @dataclass(frozen=True)
 class Moments:
-    """Unshrunk moments of base classes.
+    """Unshrunk moments of base classes."""
 
-    Attributes:
-        mean: mean of class means, [d].
-        within: pooled within-class covariance, [d, d].
-        between: covariance of class means, [d, d].
-        total: covariance of all samples, [d, d].
-        dims: components of every view.
-        classes: how many classes have every view, [V].
-    """
-
-    mean: Tensor
-    within: Tensor
-    between: Tensor
-    total: Tensor
-    dims: tuple[int, ...]
-    classes: Tensor
+    mean: Tensor  # mean of class means, [d]
+    within: Tensor  # pooled within-class covariance, [d, d]
+    between: Tensor  # covariance of class means, [d, d]
+    total: Tensor  # covariance of all samples, [d, d]
+    dims: tuple[int, ...]  # components of every view
+    classes: Tensor  # how many classes have every view, [V]
 
     def repaired(self) -> Moments:
         """Make every matrix positive semi-definite: pairwise moments need not be."""

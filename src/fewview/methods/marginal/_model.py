@@ -29,19 +29,12 @@ CHUNK = 1 << 21
 
 @dataclass(frozen=True)
 class Gaussians:
-    """The two-covariance model over the concatenated components of all views.
+    """The two-covariance model over the concatenated components of all views."""
 
-    Attributes:
-        mean: mu0, [d].
-        within: S, [d, d], positive definite.
-        between: B, [d, d], positive semi-definite.
-        dims: components of every view.
-    """
-
-    mean: Tensor
-    within: Tensor
-    between: Tensor
-    dims: tuple[int, ...]
+    mean: Tensor  # mu0, [d]
+    within: Tensor  # S, [d, d], positive definite
+    between: Tensor  # B, [d, d], positive semi-definite
+    dims: tuple[int, ...]  # components of every view
 
     def columns(self, views: Tensor) -> Tensor:
         """Positions of the coordinates of some views; `views` is bool [V]."""
@@ -106,21 +99,13 @@ def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the samples of some tasks say about class means, in prior coordinates.
+    """What the samples of some tasks say about class means, in prior coordinates."""
 
-    Attributes:
-        information: A_o of every pattern that occurs, [P, k, k].
-        support: g of supports, [T, N_S, k].
-        query: g of queries, [T, N_Q, k].
-        support_pattern: int64 [T, N_S], positions in `information`.
-        query_pattern: int64 [T, N_Q].
-    """
-
-    information: Tensor
-    support: Tensor
-    query: Tensor
-    support_pattern: Tensor
-    query_pattern: Tensor
+    information: Tensor  # A_o of every pattern that occurs, [P, k, k]
+    support: Tensor  # g of supports, [T, N_S, k]
+    query: Tensor  # g of queries, [T, N_Q, k]
+    support_pattern: Tensor  # int64 [T, N_S], positions in `information`
+    query_pattern: Tensor  # int64 [T, N_Q]
 
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks."""
@@ -157,16 +142,12 @@ def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
 
 @dataclass
 class Kept:
-    """What `gather_evidence` need not compute again for more samples under the same model.
+    """What `gather_evidence` need not compute again for more samples under the same model."""
 
-    Attributes:
-        roots: views that occur at all -> W.
-        gains: (these views, pattern) -> A_o and inv(S_oo) W.
-        room: numbers that still may be kept; with many views there are thousands of patterns.
-    """
-
-    roots: dict[bytes, Tensor] = field(default_factory=dict)
+    roots: dict[bytes, Tensor] = field(default_factory=dict)  # views that occur at all -> W
+    # (these views, pattern) -> A_o and inv(S_oo) W.
     gains: dict[tuple[bytes, bytes], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    # Numbers that still may be kept; with many views there are thousands of patterns.
     room: int = 1 << 24
 
 
@@ -239,15 +220,10 @@ def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Gaussian beliefs about class means, in natural coordinates.
+    """Gaussian beliefs about class means, in natural coordinates."""
 
-    Attributes:
-        precision: [T, C, k, k].
-        shift: [T, C, k].
-    """
-
-    precision: Tensor
-    shift: Tensor
+    precision: Tensor  # [T, C, k, k]
+    shift: Tensor  # [T, C, k]
 
 
 def posterior(

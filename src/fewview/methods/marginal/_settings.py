@@ -69,45 +69,27 @@ class Settings:
     """Everything that `settings="auto"` chooses.
 
     The values here are the stated defaults, but for calibration, see `Marginal.resolved`.
-
-    Attributes:
-        scaling: of every view, before its principal components.
-        components: most principal components of a view.
-        shrinkage: of the covariance within classes towards its diagonal in every view.
-        prior: share of what is assumed beforehand in the covariance of class means.
-        prior_detail: whether that is like samples (0) or like base classes (1).
-        temperature: factor of scores inside the rounds.
-        anneal: share of `temperature` that the first round starts with.
-        balance: from 0 (class masses free) to 1 (equal).
-        calibration: factor of the final scores.
     """
 
-    scaling: str = "standard+unit"
-    components: int = 128
-    shrinkage: float = 0.4
-    prior: float = 0.65
-    prior_detail: float = 0.5
-    temperature: float = 0.5
-    anneal: float = 0.2
-    balance: float = 0.5
-    calibration: float = 1.0
+    scaling: str = "standard+unit"  # of every view, before its principal components
+    components: int = 128  # most principal components of a view
+    shrinkage: float = 0.4  # of the covariance within classes towards its diagonal in every view
+    prior: float = 0.65  # share of what is assumed beforehand in the covariance of class means
+    prior_detail: float = 0.5  # whether that is like samples (0) or like base classes (1)
+    temperature: float = 0.5  # factor of scores inside the rounds
+    anneal: float = 0.2  # share of `temperature` that the first round starts with
+    balance: float = 0.5  # from 0 (class masses free) to 1 (equal)
+    calibration: float = 1.0  # factor of the final scores
 
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """What was chosen and why.
+    """What was chosen and why."""
 
-    Attributes:
-        settings: the choice.
-        accuracy: of the pretended tasks with it; NaN where nothing was tried.
-        reason: one sentence.
-        seconds: time it took.
-    """
-
-    settings: Settings
-    accuracy: float
-    reason: str
-    seconds: float = 0.0
+    settings: Settings  # the choice
+    accuracy: float  # of the pretended tasks with it; NaN where nothing was tried
+    reason: str  # one sentence
+    seconds: float = 0.0  # time it took
 
 
 # Scores the queries of pretended tasks.

@@ -21,19 +21,15 @@ BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which of C base classes speak for every sample, m slots per sample: never a list of all.
+    """Which of C base classes speak for every sample, m slots per sample: never a list of all."""
 
-    Attributes:
-        classes: int64 [tasks, N, m], positions of base classes in rising order, no class twice;
-            slots that are not used hold C and come last.
-        everyone: bool [tasks, N], samples that nothing is known about, for which every class with
-            `available` speaks; their slots are not used.
-        available: bool [C].
-    """
-
+    # int64 [tasks, N, m], positions of base classes in rising order, no class twice; slots that are
+    # not used hold C and come last.
     classes: Tensor
+    # bool [tasks, N], samples that nothing is known about, for which every class with `available`
+    # speaks; their slots are not used.
     everyone: Tensor
-    available: Tensor
+    available: Tensor  # bool [C]
 
     @classmethod
     def of(cls, classes: Tensor, available: Tensor) -> Neighbours:
@@ -75,14 +71,10 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class ViewDistribution:
-    """Gaussians of N samples per task in every view.
+    """Gaussians of N samples per task in every view."""
 
-    Attributes:
-        means: per view [tasks, N, d].
-        neighbours: per view, the base classes J whose covariances are averaged.
-    """
-
-    means: tuple[Tensor, ...]
+    means: tuple[Tensor, ...]  # per view [tasks, N, d]
+    # Per view, the base classes J whose covariances are averaged.
     neighbours: tuple[Neighbours, ...]
 
 

@@ -19,11 +19,7 @@ from fewview.numerics._optimise import make_adam, take_step
 
 @dataclass(frozen=True)
 class EvaluatorOptions:
-    """How the aggregation is run; see the parameters of `UGDA`.
-
-    Attributes:
-        start_rows: how many latent rows the Xavier bound of their start counts.
-    """
+    """How the aggregation is run; see the parameters of `UGDA`."""
 
     latent_dim: int = 512
     n_iter: int = 30
@@ -35,7 +31,7 @@ class EvaluatorOptions:
     train_nets: str = "all"
     reinit_first: bool = False
     shared_adam: bool = False
-    start_rows: int = 400 * 450
+    start_rows: int = 400 * 450  # how many latent rows the Xavier bound of their start counts
 
 
 Trace = Callable[[int, Tensor, Tensor, Tensor], None]

@@ -124,17 +124,11 @@ def random_rotation(width: int, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LinearClassifier:
-    """Logits (x - middle) . w_c + b_c.
+    """Logits (x - middle) . w_c + b_c."""
 
-    Attributes:
-        weights: [tasks, K, L].
-        offsets: [tasks, K].
-        middle: [tasks, 1, L].
-    """
-
-    weights: Tensor
-    offsets: Tensor
-    middle: Tensor
+    weights: Tensor  # [tasks, K, L]
+    offsets: Tensor  # [tasks, K]
+    middle: Tensor  # [tasks, 1, L]
 
     def __call__(self, points: Tensor) -> Tensor:
         """Logits [tasks, N, K] of points [tasks, N, L]."""

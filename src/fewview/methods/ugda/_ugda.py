@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fewview.engine._contract import TUNED_SCALINGS, latent_batch
+from fewview.engine._contract import TUNED, latent_batch
 from fewview.engine._explaining import Explanation
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, follow_preset, gather_options
@@ -184,10 +184,7 @@ class UGDA(Method):
         deterministic=False,
         iterative=True,
     )
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "n_neighbors": (1, 2),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "n_neighbors": (1, 2)}
 
     def validate(self) -> None:
         """Check hyper-parameters."""
