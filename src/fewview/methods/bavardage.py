@@ -135,9 +135,7 @@ class Bavardage(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> WithinClass:
         """Mean and within-class axes of the base set; missing views count as the class mean."""
-        rows = np.concatenate(
-            [_filled_by_class(base, view) for view in range(base.n_views)], axis=1
-        )
+        rows = np.hstack([_filled_by_class(base, view) for view in range(base.n_views)])
         mean = rows.mean(axis=0)
         rows = rows - mean
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

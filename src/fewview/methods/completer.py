@@ -24,7 +24,6 @@ from fewview.engine._trained import TrainedMethod, with_codes
 from fewview.episodes._task import TaskSpec
 from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
 from fewview.numerics._networks import (
-    Epoch,
     all_samples,
     descend,
     draw_weights,
@@ -350,7 +349,7 @@ def train(
         means = {key: torch.stack([part[key] for part in losses]).mean(0) for key in losses[0]}
         for key in {"loss", "contrastive"} & set(means):
             means[key] = means[key] - least
-        tell(Epoch("completer", "networks", epoch + 1, epochs, means.pop("loss"), means))
+        tell("completer", "networks", epoch + 1, epochs, **means)
     return map_tensors(networks, Tensor.detach)
 
 

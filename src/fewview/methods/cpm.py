@@ -21,7 +21,6 @@ from fewview.engine._state import State
 from fewview.engine._trained import TrainedMethod
 from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.numerics._networks import (
-    Epoch,
     all_samples,
     descend,
     draw_weights,
@@ -125,28 +124,23 @@ class Decoders(State):
 
 def start_decoders(samples: Samples, seeds: Tensor, latent: int, hidden: int) -> Decoders:
     """Networks with uniform Xavier weights and zero biases."""
-    dtype, tasks = samples.features.dtype, len(seeds)
+    dtype, ends = samples.features.dtype, (samples.widths, samples.sizes)
+    middle = ((hidden,) * len(samples.names),) * 2
 
-    def weights(layer: int, view: int, rows: int, columns: int, bound: float) -> Tensor:
-        name = samples.names[view]
-        return draw_weights(seeds, bound, (rows, columns), dtype, "cpm", layer, name)
+    def weights(layer: int, rows: int, ends: tuple[tuple[int, ...], ...]) -> list[Tensor]:
+        return [
+            draw_weights(seeds, xavier(rows, size), (rows, width), dtype, "cpm", layer, name)
+            for name, width, size in zip(samples.names, *ends, strict=True)
+        ]
 
     def zeros(columns: int) -> Tensor:
-        return samples.features.new_zeros(tasks, 1, columns).requires_grad_()
+        return samples.features.new_zeros(len(seeds), 1, columns).requires_grad_()
 
-    views = range(len(samples.widths))
-    out = [hidden or samples.widths[view] for view in views]
-    fan_out = [hidden or samples.sizes[view] for view in views]
-    first = torch.cat(
-        [weights(1, view, latent, out[view], xavier(latent, fan_out[view])) for view in views], -1
-    )
-    layers = Decoders(first.detach().requires_grad_(), zeros(sum(out)))
+    first = torch.cat(weights(1, latent, middle if hidden else ends), -1).detach()
+    layers = Decoders(first.requires_grad_(), zeros(first.shape[-1]))
     if not hidden:
         return layers
-    second = tuple(
-        weights(2, view, hidden, samples.widths[view], xavier(hidden, samples.sizes[view]))
-        for view in views
-    )
+    second = tuple(weights(2, hidden, ends))
     return replace(layers, second=second, second_bias=tuple(map(zeros, samples.widths)))
 
 
@@ -304,7 +298,7 @@ def train(
     def report(epochs: int, error: Tensor, clustering: Tensor) -> None:
         """Without the adversarial part, which is a balance and not something to be brought down."""
         parts = {"reconstruction": error, "clustering": clustering}
-        tell(Epoch(how.name, "networks", epochs, how.epochs, error + clustering, parts))
+        tell(how.name, "networks", epochs, how.epochs, error + clustering, **parts)
 
     def clustering() -> Tensor:
         return how.class_weight * class_loss(latent, members, how.one_shot)
@@ -343,7 +337,7 @@ def infer(
             made = how.dropped(decoders.decode(latent), samples, seeds, epoch, step, stage)
             loss = reconstruction_loss(made, samples)
             descend(adam, loss)
-        tell(Epoch(how.name, stage, epoch + 1, how.query_epochs, loss))
+        tell(how.name, stage, epoch + 1, how.query_epochs, loss)
     return latent.detach()
 
 

@@ -22,7 +22,6 @@ from fewview.engine._state import State
 from fewview.engine._trained import TrainedMethod, with_codes
 from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.numerics._networks import (
-    Epoch,
     all_samples,
     descend,
     draw_weights,
@@ -231,7 +230,7 @@ def train(
     for epoch in range(how.epochs[0]):
         loss = autoencoder_loss(nets, views, observed, sizes)
         descend(adam, loss)
-        tell(Epoch("icmsc", "autoencoders", epoch + 1, how.epochs[0], loss))
+        tell("icmsc", "autoencoders", epoch + 1, how.epochs[0], loss)
     adam = make_adam(nets.parameters, how.subspace_rate)
     adam.add_param_group({"params": [expression], "lr": EXPRESSION_RATE})
     for epoch in range(how.epochs[1]):
@@ -240,7 +239,7 @@ def train(
         )
         descend(adam, loss)
         error = torch.stack(list(errors.values())).sum(0)
-        tell(Epoch("icmsc", "subspace", epoch + 1, how.epochs[1], error, errors))
+        tell("icmsc", "subspace", epoch + 1, how.epochs[1], error, **errors)
     return map_tensors(nets, Tensor.detach)
 
 

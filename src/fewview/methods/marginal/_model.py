@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -41,10 +43,6 @@ class Gaussians:
         widths = torch.tensor(self.dims, device=views.device)
         return torch.repeat_interleave(views, widths).nonzero()[:, 0]
 
-    def view_sums(self, values: Tensor) -> Tensor:
-        """Sum over the coordinates of every view: [..., d] -> [..., V]."""
-        return view_sums(values, self.dims)
-
 
 def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Sum over the coordinates of every view: [..., d] -> [..., V]."""
@@ -56,8 +54,7 @@ def unique_patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Patterns of views that occur, bool [P, V], and which of them each row of a mask [n, V] is."""
     n_views = mask.shape[1]
     if n_views > 62:
-        rows, pattern = torch.unique(mask, dim=0, return_inverse=True)
-        return rows, pattern
+        return cast(tuple[Tensor, Tensor], torch.unique(mask, dim=0, return_inverse=True))
     # As numbers: sorting rows is many times slower.
     powers = 1 << torch.arange(n_views, device=mask.device)
     codes, pattern = torch.unique((mask * powers).sum(1), return_inverse=True)
@@ -69,11 +66,8 @@ def conditional_gains(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """How missing views follow from present ones under S + B, for every pattern of a mask [n, V].
 
-    Yields:
-        rows: positions of the samples with the pattern.
-        seen: positions of their present coordinates.
-        gone: positions of their missing coordinates.
-        gain: [seen, gone]; the conditional mean is mu0 + (x - mu0)[seen] @ gain.
+    Yields positions of the samples with the pattern, of their present and missing coordinates, and
+    the gain [seen, gone]: the conditional mean is mu0 + (x - mu0)[seen] @ gain.
     """
     total = (model.within + model.between).double()
     patterns, pattern = unique_patterns(mask)
@@ -183,31 +177,28 @@ def gather_evidence(
     information = flat.new_zeros(len(patterns), root.shape[1], root.shape[1])
     order = pattern.argsort(stable=True)
     ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
-    start = 0
-    for index, end in enumerate(ends):
+    for index, (start, end) in enumerate(pairwise([0, *ends])):
         columns, name = model.columns(patterns[index]), (whole, names[index])
-        if len(columns):
-            found = kept.gains.get(name)
-            if found is None:
-                within, part = model.within[columns][:, columns], root[place[columns]]
-                matrix, gain = _gain(within, part)
-                found = matrix.to(flat.dtype), gain.to(flat.dtype)
-                size = found[0].numel() + found[1].numel()
-                if size <= kept.room:
-                    kept.gains[name] = found
-                    kept.room -= size
-            information[index], gain = found
-            rows = order[start:end]
-            evidence[rows] = flat[rows][:, columns] @ gain
-        start = end
-    evidence = evidence.reshape(*mask.shape[:2], -1)
-    pattern = pattern.reshape(mask.shape[:2])
+        if not len(columns):
+            continue
+        found = kept.gains.get(name)
+        if found is None:
+            within, part = model.within[columns][:, columns], root[place[columns]]
+            matrix, gain = _gain(within, part)
+            found = matrix.to(flat.dtype), gain.to(flat.dtype)
+            size = found[0].numel() + found[1].numel()
+            if size <= kept.room:
+                kept.gains[name] = found
+                kept.room -= size
+        information[index], gain = found
+        rows = order[start:end]
+        evidence[rows] = flat[rows][:, columns] @ gain
+    supports, queries = evidence.reshape(*mask.shape[:2], -1).tensor_split([n_support], dim=1)
     return Evidence(
         information,
-        evidence[:, :n_support],
-        evidence[:, n_support:],
-        pattern[:, :n_support],
-        pattern[:, n_support:],
+        supports,
+        queries,
+        *pattern.reshape(mask.shape[:2]).tensor_split([n_support], 1),
     )
 
 

@@ -13,6 +13,7 @@ from fewview.methods.marginal._model import (
     gather_evidence,
     predictive_scores,
     unique_patterns,
+    view_sums,
 )
 from fewview.methods.marginal._projection import Projection
 from fewview.numerics._batch import EpisodeBatch
@@ -78,25 +79,21 @@ def class_uncertainty(model: Gaussians, support_mask: Tensor, members: Tensor) -
     From the views that the supports have [N_S, V] and their weights in classes [N_S, way].
     """
     between = model.between.double()
-    width = len(between)
-    way = members.shape[1]
+    width, way = len(between), members.shape[1]
     information = torch.zeros(way, width, width, dtype=torch.float64, device=between.device)
     patterns, pattern = unique_patterns(support_mask)
-    for index in range(len(patterns)):
-        columns = model.columns(patterns[index])
-        block = torch.cholesky_inverse(
-            torch.linalg.cholesky(model.within.double()[columns][:, columns])
-        )
+    for index, views in enumerate(patterns):
+        columns = model.columns(views)
+        factor = torch.linalg.cholesky(model.within.double()[columns][:, columns])
         full = torch.zeros_like(between)
-        full[columns[:, None], columns] = block
+        full[columns[:, None], columns] = torch.cholesky_inverse(factor)
         weight = members[pattern == index].sum(0).double()
         information += weight[:, None, None] * full
     # inv(inv(B) + K) = inv(I + B K) B, which needs no inverse of B.
     identity = torch.eye(width, dtype=torch.float64, device=between.device)
     after = torch.linalg.solve(identity + between @ information, between.expand(way, -1, -1))
-    before = model.view_sums(between.diagonal()).clamp(min=1e-30)
-    shares: Tensor = model.view_sums(after.diagonal(dim1=-2, dim2=-1)) / before
-    return shares.clamp(0, 1)
+    before = view_sums(between.diagonal(), model.dims).clamp(min=1e-30)
+    return (view_sums(after.diagonal(dim1=-2, dim2=-1), model.dims) / before).clamp(0, 1)
 
 
 def _array(tensor: Tensor) -> FloatArray:

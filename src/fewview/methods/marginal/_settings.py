@@ -110,19 +110,10 @@ def choose_settings(
     It begins with square roots of features where no view has negative ones, see `natural_scaling`.
     A value replaces the present one where it is clearly better over several divisions of the base
     classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by the
-    Brier score on the balanced tasks.
-
-    Args:
-        base: base samples, unscaled.
-        task: way, shot and missing views that settings are chosen for.
-        seed: of folds and tasks.
-        score: scores the queries of pretended tasks.
-        start: settings to begin with, and to keep where nothing can be tried.
-        fixed: names of settings that are not to be changed.
-        transductive: whether queries will be used together.
+    Brier score on the balanced tasks. The base set is not scaled; settings that are `fixed` stay as
+    they are in `start`, as do all where nothing can be tried.
     """
-    began = perf_counter()
-    settings = start
+    began, settings = perf_counter(), start
     try:
         parts = draw_folds(base, task, seed)
     except FewviewError as error:
@@ -141,15 +132,13 @@ def choose_settings(
         allowed = transductive if kind == "rounds" else large
         if names & set(fixed) or not allowed:
             continue
-        options = [replace(settings, **value) for value in values]
-        options = [option for option in options if option != settings]
+        options = [option for v in values if (option := replace(settings, **v)) != settings]
         tried += len(options)
         gains = [_gain(option, best, parts, score) for option in options]
-        top = int(np.argmax([gain.mean() for gain in gains]))
-        gain = gains[top]
+        gain, option = max(zip(gains, options, strict=True), key=lambda pair: pair[0].mean())
         chance = PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain))
         if gain.mean() > max(chance, SMALLEST_GAIN[kind]):
-            settings, best = options[top], best + gain
+            settings, best = option, best + gain
     if "calibration" not in fixed:
         settings = replace(settings, calibration=_calibrate(settings, parts, score))
     reason = (
@@ -193,15 +182,10 @@ def _scored(
 
 def _accuracy(settings: Settings, parts: list[Fold], score: Scorer) -> NDArray[np.float64]:
     """Accuracy in every fold, balanced and unbalanced tasks counting alike."""
-    found = [
-        np.mean(
-            [
-                float((scores.argmax(-1) == labels).double().mean())
-                for scores, labels in _scored(settings, part, score)
-            ]
-        )
-        for part in parts
-    ]
+    found = []
+    for part in parts:
+        right = [scores.argmax(-1) == labels for scores, labels in _scored(settings, part, score)]
+        found.append(np.mean([float(kind.double().mean()) for kind in right]))
     return np.array(found)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fewview.ground._errors import FewviewError
 from fewview.methods.ugda._base_statistics import BaseStatistics
+from fewview.numerics._distances import partial_distances
 
 # Entries of a matrix of distances that are made at once.
 BLOCK = 1 << 24
@@ -81,13 +82,9 @@ class ViewDistribution:
 def retrieve_neighbours(
     views: tuple[Tensor, ...], mask: Tensor, base: BaseStatistics, n_neighbors: int
 ) -> Neighbours:
-    """The set J of every sample, of at most k V classes: its nearest ones in each view it has.
+    """The set J of every sample, of at most k V classes: its nearest k in each view it has.
 
-    Args:
-        views: per view [tasks, N, d].
-        mask: bool [tasks, N, V].
-        base: statistics of C base classes.
-        n_neighbors: k, base classes per available view.
+    Views are [tasks, N, d], their mask [tasks, N, V].
     """
     found = []
     for v, x in enumerate(views):
@@ -115,11 +112,7 @@ def retrieve_neighbours(
 def nearest_rows(rows: Tensor, points: Tensor, lengths: Tensor, count: int) -> Tensor:
     """Positions, int64 [n, count], of the points with the least |p|^2 - 2 x . p, block by block.
 
-    Args:
-        rows: x, [n, d].
-        points: p, [C, d].
-        lengths: |p|^2, [C]; infinite where a point must not be found.
-        count: how many, at most the number of finite lengths.
+    Rows x are [n, d], points p [C, d], and lengths |p|^2 infinite where one must not be found.
     """
     block = max(count, BLOCK // max(len(rows), 1))
     best = rows.new_empty(len(rows), 0)
@@ -143,17 +136,12 @@ def nearest_classes(
     int64 [tasks, N, min(count, C)], the nearest first; none where no class has any view. The other
     arguments are those of `retrieve_neighbours`.
     """
-    total = weight = views[0].new_zeros(*mask.shape[:2], base.n_classes)
-    for v, x in enumerate(views):
-        both = (mask[..., v, None] & base.available[:, v]).to(x)
-        means = base.means[v]
-        squares = (x * x).sum(-1, keepdim=True) - 2 * x @ means.T + (means * means).sum(-1)
-        total = total + both * squares / x.shape[-1]
-        weight = weight + both
     if not bool(base.available.any()):
-        return total.new_zeros(*mask.shape[:2], 0).long()
-    distance = torch.where(weight > 0, total / weight.clamp(min=1), torch.inf)
-    return distance.argsort(-1)[..., : min(count, base.n_classes)]
+        return mask.new_zeros(*mask.shape[:2], 0, dtype=torch.int64)
+    means = [centres.expand(len(mask), -1, -1) for centres in base.means]
+    available = base.available.expand(len(mask), -1, -1)
+    distance, shared = partial_distances(views, means, mask, available)
+    return torch.where(shared, distance, torch.inf).argsort(-1)[..., :count]
 
 
 def estimate_distribution(

@@ -42,12 +42,6 @@ def aggregation_errors(latent: Tensor, features: Tensor, weights: Tensor, bias: 
 
     Its squares sum to the aggregation loss of the anchors A, Eq. 12 [eq:12], and with latent
     queries H and their completed views to that of the queries, Eq. 13 [eq:16].
-
-    Args:
-        latent: A or H, [tasks, n, L].
-        features: F, the views side by side, [tasks, n, D].
-        weights: [tasks or 1, L, D].
-        bias: [tasks or 1, 1, D].
     """
     errors = latent @ weights
     errors += bias
@@ -124,14 +118,8 @@ def aggregate_with_adam(
 ) -> tuple[Tensor, Tensor]:
     """Latent anchors [tasks, M, L] and queries [tasks, N_Q, L] after Algorithm 1, lines 4 to 26.
 
-    Args:
-        anchors: [tasks, M, D], views side by side.
-        queries: [tasks, N_Q, D].
-        view_dims: widths of the views; they sum to D.
-        seeds: int64 [tasks].
-        options: see `EvaluatorOptions`.
-        trace: called after every iteration with (iteration, loss [tasks], latent anchors,
-            latent queries as they would be placed by least squares).
+    A trace is called after every iteration with its number, the loss [tasks], latent anchors, and
+    latent queries as they would be placed by least squares.
     """
     n_anchors, n_query, rate = anchors.shape[1], queries.shape[1], options.learning_rate
 

@@ -279,13 +279,9 @@ class UGDA(Method):
             batch = pad(batch, self.padding, means)
             supports, queries = batch.support, batch.query
         if self.n_neighbors > 0:
-            around_s, around_q = (
-                estimate_distribution(views, mask, state, self.n_neighbors, settings["mean_rule"])
-                for views, mask in (
-                    (batch.support, batch.support_mask),
-                    (batch.query, batch.query_mask),
-                )
-            )
+            how = (state, self.n_neighbors, settings["mean_rule"])
+            around_s = estimate_distribution(batch.support, batch.support_mask, *how)
+            around_q = estimate_distribution(batch.query, batch.query_mask, *how)
             queries = interpolate(queries, batch.query_mask, around_q)
             if self.n_anchors == 0:
                 supports = interpolate(supports, batch.support_mask, around_s)
@@ -317,10 +313,9 @@ class UGDA(Method):
         if objective is None:
             return before, before
         settings = self.settings()
-        if settings["rectifier"] == "adam":
-            steps, rate = settings["rectify_steps"], self.rectify_rate
-            return before, rectify_with_adam(objective, before, steps, rate)
         steps = settings["rectify_steps"]
+        if settings["rectifier"] == "adam":
+            return before, rectify_with_adam(objective, before, steps, self.rectify_rate)
         return before, rectify_fast(objective, before, self.rectify_tolerance, steps)
 
     def _start(
