@@ -63,11 +63,9 @@ def divide(
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class Fold(Division):
     """One division of base classes, and tasks of those that play novel ones."""
 
-    known: MultiViewData  # samples of classes that stay base classes
-    unknown: MultiViewData  # samples of classes that play novel ones
     # Balanced and, where the classes are large enough, unbalanced tasks of `unknown`.
     episodes: tuple[Episodes, ...]
 
@@ -128,7 +126,8 @@ def draw_folds(
                 if shares == "balanced":
                     message = f"no tasks can be drawn from base classes: {error}"
                     raise FewviewError(message) from None
-        out.append(Fold(thinned(division.known), division.unknown, tuple(episodes)))
+        known = thinned(division.known)
+        out.append(Fold(known, division.unknown, division.novel, tuple(episodes)))
     return out
 
 

@@ -122,7 +122,8 @@ class Episodes:
                 return values.astype(dtype)
 
             def masks(key: str) -> NDArray[np.bool_]:
-                return np.array([[_read_marks(row) for row in item[key].split()] for item in items])
+                rows = [[list(map(("0", "1").index, row)) for row in i[key].split()] for i in items]
+                return np.array(rows, dtype=bool)
 
             out = cls(
                 **{name: stack(name) for name in NUMBERS},
@@ -170,10 +171,6 @@ def _inconsistency(episodes: Episodes) -> str | None:
     if any(len(np.unique(labels)) < way for labels in episodes.support_labels):
         return "a class of a task has no support"
     return None
-
-
-def _read_marks(text: str) -> list[bool]:
-    return [("0", "1").index(mark) == 1 for mark in text]
 
 
 def _mask_text(mask: NDArray[np.bool_]) -> str:

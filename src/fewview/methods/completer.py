@@ -23,13 +23,7 @@ from fewview.engine._state import State, Tags
 from fewview.engine._trained import TrainedMethod, with_codes
 from fewview.episodes._task import TaskSpec
 from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
-from fewview.numerics._networks import (
-    all_samples,
-    descend,
-    draw_weights,
-    masked_mean_square,
-    tell,
-)
+from fewview.numerics._networks import all_samples, descend, draw_weights, masked_mean_square, tell
 from fewview.numerics._optimise import make_adam
 from fewview.numerics._tensor_draws import raw, streams, uniform
 from fewview.samples._data import MultiViewData
@@ -117,9 +111,7 @@ def start_layers(
         weight, bias = torch.stack(weights, 1), torch.stack(biases, 1)
         zeros, ones = torch.zeros_like(bias), torch.ones_like(bias)
         layers.append(Layer(weight, zeros, ones, zeros.clone(), ones.clone()))
-        if plain_end and place == len(sizes[0]) - 2:
-            layers[-1] = Layer(weight, bias)
-    return tuple(layers)
+    return (*layers[:-1], Layer(weight, bias) if plain_end else layers[-1])
 
 
 @dataclass(frozen=True)

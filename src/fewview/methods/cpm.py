@@ -217,12 +217,11 @@ class Discriminators:
         Of the views [tasks, n, D] that decoders make of some samples, those that the samples lack
         are judged: by the discriminators in `training`, or by those who try to deceive them.
         """
-        total = made.new_zeros(len(made))
-        softplus = torch.nn.functional.softplus
-        stop = 0
-        for view, width in enumerate(samples.widths):
-            start, stop = stop, stop + width
-            fake, real = made[..., start:stop], self.real.features[..., start:stop]
+        total, softplus = made.new_zeros(len(made)), torch.nn.functional.softplus
+        fakes, reals = (
+            torch.split(part, list(samples.widths), -1) for part in (made, self.real.features)
+        )
+        for view, (fake, real) in enumerate(zip(fakes, reals, strict=True)):
             lacking = (~samples.observed[..., view]).to(made.dtype)
             seen = self.real.observed[..., view].to(made.dtype)
             # Without a made or without a real view there is nothing to tell apart.

@@ -75,12 +75,11 @@ class MarginalStatistics:
         for start in range(0, len(data), ROWS):
             part = slice(start, start + ROWS)
             mask = data.mask[part]
-            parts = []
-            for view, block in enumerate(blocks):
-                rows = block[part] @ axes[view] - shifts[view]
-                rows[~mask[:, view]] = 0.0
-                parts.append(rows)
-            self._add(np.concatenate(parts, axis=1, dtype=np.float64), mask, places[part])
+            projected = [
+                np.where(mask[:, view, None], block[part] @ axes[view] - shifts[view], 0.0)
+                for view, block in enumerate(blocks)
+            ]
+            self._add(np.concatenate(projected, axis=1, dtype=np.float64), mask, places[part])
         return self
 
     def _add(

@@ -357,9 +357,7 @@ class Marginal(Method):
         """
         state = cast(MarginalState, prepared.state)
         with torch.no_grad():
-            found = explain_queries(
-                batch, state.model, state.projection, self.rank, state.settings.calibration
-            )
+            found = explain_queries(batch, state, self._rule)
             if (self.transductive, self.scoring, self.structure) == (False, "predictive", "full"):
                 return found
             return add_other_queries(found, self.score_batch(batch, prepared)[0])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import cast
 
 import torch
@@ -159,7 +159,6 @@ def gather_evidence(
     For `rank` see `prior_root`; `kept` are results of earlier calls with this model and rank, which
     grow here.
     """
-    n_support = support.shape[1]
     mask = torch.cat([support_mask, query_mask], dim=1)
     samples = torch.cat([support, query], dim=1) - model.mean
     patterns, pattern = unique_patterns(mask.flatten(0, 1))
@@ -193,13 +192,9 @@ def gather_evidence(
         information[index], gain = found
         rows = order[start:end]
         evidence[rows] = flat[rows][:, columns] @ gain
-    supports, queries = evidence.reshape(*mask.shape[:2], -1).tensor_split([n_support], dim=1)
-    return Evidence(
-        information,
-        supports,
-        queries,
-        *pattern.reshape(mask.shape[:2]).tensor_split([n_support], 1),
-    )
+    evidence, pattern = evidence.reshape(*mask.shape[:2], -1), pattern.reshape(mask.shape[:2])
+    parts = (part.tensor_split([support.shape[1]], dim=1) for part in (evidence, pattern))
+    return Evidence(information, *chain.from_iterable(parts))
 
 
 def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:

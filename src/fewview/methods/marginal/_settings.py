@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fewview.episodes._pretended import MOST_BASE_CLASSES, Fold, draw_folds
 from fewview.episodes._sampler import Episodes
@@ -198,12 +199,12 @@ def _calibrate(settings: Settings, parts: list[Fold], score: Scorer) -> float:
     """
     plain = replace(settings, calibration=1.0)
     scored = [item for part in parts for item in _scored(plain, part, score, kinds=1)]
-    losses = []
-    for factor in CALIBRATIONS:
-        squares = []
+
+    def brier(factor: float) -> float:
+        losses = []
         for scores, labels in scored:
-            wrong = torch.softmax(factor * scores, dim=-1)
-            wrong.scatter_add_(2, labels[..., None], -torch.ones_like(wrong[..., :1]))
-            squares.append(wrong.square().sum(-1).mean())
-        losses.append(float(torch.stack(squares).mean()))
-    return CALIBRATIONS[int(np.argmin(losses))]
+            wrong = torch.softmax(factor * scores, dim=-1) - one_hot(labels, scores.shape[-1])
+            losses.append(wrong.square().sum(-1).mean())
+        return float(torch.stack(losses).mean())
+
+    return min(CALIBRATIONS, key=brier)

@@ -37,7 +37,7 @@ def sample_anchors(
             roots = _pooled_roots(near, base.covariances[v], ridge).to(mean.dtype)
             anchors = normal(states, shape, mean.dtype) @ roots
         else:
-            anchors = _factor_noise(near, base.factors[v], states, n_anchors, ridge, mean.dtype)
+            anchors = _factor_noise(near, base.factors[v].to(mean), states, n_anchors, ridge)
         anchors += mean.reshape(-1, 1, width)
         out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
     return tuple(out)
@@ -79,19 +79,14 @@ def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
 
 
 def _factor_noise(
-    near: Neighbours,
-    spread: Tensor,
-    states: Tensor,
-    n_anchors: int,
-    ridge: float,
-    dtype: torch.dtype,
+    near: Neighbours, spread: Tensor, states: Tensor, n_anchors: int, ridge: float
 ) -> Tensor:
     """Noise [T N, N_F, d] of the same law, from class factors plus white noise.
 
     With X_J the factor [r, d] of class J in `spread`, sum_J N_J^(-1/2) X_J' e_J + ridge^(1/2) e has
     the covariance that `_pooled_roots` factorises, where all e are standard normal.
     """
-    n_classes, rank, width = spread.shape
+    (n_classes, rank, width), dtype = spread.shape, spread.dtype
     if ridge > 0:
         noise = normal(streams(states, "ridge"), (n_anchors, width), dtype)
         noise *= ridge**0.5

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewview.ground._errors import FewviewError
+from fewview.engine._parameters import choose
 from fewview.methods.ugda._base_statistics import BaseStatistics
 from fewview.numerics._distances import partial_distances
 
@@ -157,6 +157,7 @@ def estimate_distribution(
     With `"code"`, as in the authors' released code, the sample has half of the weight whatever N_J
     is. The other arguments are those of `retrieve_neighbours`.
     """
+    choose("mean_rule", mean_rule, ("paper", "code"))
     chosen = retrieve_neighbours(views, mask, base, n_neighbors)
     means, neighbours = [], []
     for v, x in enumerate(views):
@@ -171,12 +172,7 @@ def estimate_distribution(
         count = near.counts().to(x.dtype)[..., None]  # N_J
         total = near.sums(base.means[v])
         centre = total / count  # Eq. 8 [eq:8], where the view is missing; and where it is there:
-        if mean_rule == "paper":
-            known = (x + total) / (count + 1)
-        elif mean_rule == "code":
-            known = 0.5 * (x + centre)
-        else:
-            raise FewviewError(f"mean_rule is {mean_rule!r}; it must be one of paper, code")
+        known = (x + total) / (count + 1) if mean_rule == "paper" else 0.5 * (x + centre)
         means.append(torch.where(mask[..., v, None], known, centre))
     return ViewDistribution(tuple(means), tuple(neighbours))
 

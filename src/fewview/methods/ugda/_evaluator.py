@@ -121,12 +121,12 @@ def aggregate_with_adam(
     A trace is called after every iteration with its number, the loss [tasks], latent anchors, and
     latent queries as they would be placed by least squares.
     """
-    n_anchors, n_query, rate = anchors.shape[1], queries.shape[1], options.learning_rate
+    n_anchors, n_query = anchors.shape[1], queries.shape[1]
 
     def start(name: str, rows: int) -> tuple[Tensor, torch.optim.Adam]:
         shape = (rows, options.latent_dim)
         latent = _draw(seeds, shape, options.start_rows, anchors.dtype, name)
-        return latent, make_adam([latent], rate)
+        return latent, make_adam([latent], options.learning_rate)
 
     evaluator = Evaluator(seeds, view_dims, options, anchors)
     z, adam_z = start("latent", n_anchors + (n_query if options.shared_adam else 0))

@@ -21,11 +21,7 @@ from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.methods.ugda._aggregation import aggregate_exactly
 from fewview.methods.ugda._anchors import sample_anchors
 from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense, stack_statistics
-from fewview.methods.ugda._distribution import (
-    estimate_distribution,
-    interpolate,
-    nearest_classes,
-)
+from fewview.methods.ugda._distribution import estimate_distribution, interpolate, nearest_classes
 from fewview.methods.ugda._evaluator import EvaluatorOptions, Trace, aggregate_with_adam
 from fewview.methods.ugda._groups import statistics_alone
 from fewview.methods.ugda._rectification import (
