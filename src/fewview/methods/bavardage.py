@@ -11,10 +11,10 @@ from torch import Tensor
 
 from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
-from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
 from fewview.samples._data import MultiViewData
@@ -130,7 +130,8 @@ class Bavardage(Method):
     def validate(self) -> None:
         """Check that the rounds are enough to be called rounds."""
         super().validate()
-        check_numbers(self, whole={"n_iter": 1, "n_iter_start": 1})
+        if min(self.n_iter, self.n_iter_start) < 1:
+            raise FewviewError("n_iter and n_iter_start must be at least 1")
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> WithinClass:
         """Mean and within-class axes of the base set; missing views count as the class mean."""
