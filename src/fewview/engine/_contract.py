@@ -31,8 +31,11 @@ from fewview.numerics._padding import PADDINGS, pad
 from fewview.samples._data import MultiViewData
 from fewview.samples._scaling import SCALINGS, ViewScaling, fit_scaling
 
-# What `--tune` tries.
-TUNED_SCALINGS = ("scale", "standard", "standard+unit", "root+standard+unit")
+# What `--tune` tries, beside a method's own settings.
+TUNED: dict[str, tuple[Any, ...]] = {
+    "scaling": ("scale", "standard", "standard+unit", "root+standard+unit"),
+    "padding": ("episode", "zero"),
+}
 
 
 class Contract(Parameters, ABC):

@@ -32,17 +32,11 @@ SHARES = ("balanced", "dirichlet:2")
 
 @dataclass(frozen=True, eq=False)
 class Division:
-    """One division of base classes.
+    """One division of base classes."""
 
-    Attributes:
-        known: samples of classes that stay base classes.
-        unknown: samples of classes that play novel ones.
-        novel: those classes, as positions in the classes of the base set.
-    """
-
-    known: MultiViewData
-    unknown: MultiViewData
-    novel: NDArray[np.int64]
+    known: MultiViewData  # samples of classes that stay base classes
+    unknown: MultiViewData  # samples of classes that play novel ones
+    novel: NDArray[np.int64]  # those classes, as positions in the classes of the base set
 
 
 def divide(
@@ -55,13 +49,8 @@ def divide(
 ) -> Iterator[Division]:
     """Divide base classes a few times; the same words give the same divisions everywhere.
 
-    Args:
-        base: base samples.
-        n_novel: classes that play novel ones.
-        n_folds: how many divisions.
-        words: what they are for, and a seed.
-        among: the classes that may play novel ones; all when None.
-        most: classes that take part in one division, at most.
+    Of the classes `among` which they may be (all when None), `n_novel` play novel ones; at `most`
+    so many take part in one division.
     """
     classes = np.arange(len(base.classes)) if among is None else among
     states = combine(np.arange(n_folds, dtype=np.uint64), stream_key(*words))
@@ -74,17 +63,10 @@ def divide(
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
-    """One division of base classes, and tasks of those that play novel ones.
+class Fold(Division):
+    """One division of base classes, and tasks of those that play novel ones."""
 
-    Attributes:
-        known: samples of classes that stay base classes.
-        unknown: samples of classes that play novel ones.
-        episodes: balanced and, where the classes are large enough, unbalanced tasks of `unknown`.
-    """
-
-    known: MultiViewData
-    unknown: MultiViewData
+    # Balanced and, where the classes are large enough, unbalanced tasks of `unknown`.
     episodes: tuple[Episodes, ...]
 
 
@@ -102,12 +84,7 @@ def draw_folds(
 ) -> list[Fold]:
     """Divide base classes, and draw balanced and unbalanced tasks from the pretended novel ones.
 
-    Args:
-        base: base samples, unscaled.
-        task: way, shot and missing views of the tasks; queries as far as the classes allow.
-        seed: of folds and tasks.
-        n_folds: how many divisions.
-        episodes_per_fold: tasks of a division, both kinds together.
+    Way, shot and missing views are those of the task, queries as many as the classes allow.
 
     Example:
         >>> data = MultiViewData(np.ones((80, 2)), labels=np.repeat(np.arange(8), 10))
@@ -131,9 +108,8 @@ def draw_folds(
         shape = replace(shape, missing=MissingRule(), eta=0.0)
     # As many classes as possible stay base classes: what is good with few of them may be bad with
     # more.
-    divisions = divide(
-        base, task.way, n_folds, "marginal folds", seed, most=MOST_BASE_CLASSES
-    )  # fmt: skip
+    words = ("marginal folds", seed)
+    divisions = divide(base, task.way, n_folds, *words, most=MOST_BASE_CLASSES)
     out = []
     for number, division in enumerate(divisions):
         # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
@@ -143,25 +119,20 @@ def draw_folds(
         for shares, wanted in zip(SHARES, (queries, fewer), strict=True):
             kind = replace(shape, query_counts=shares, queries=wanted)
             try:
-                sampler = EpisodeSampler(
-                    division.unknown, kind, seed=seed, name=f"marginal {number}"
-                )
+                name = f"marginal {number}"
+                sampler = EpisodeSampler(division.unknown, kind, seed=seed, name=name)
                 episodes.append(sampler.draw(0, max(1, episodes_per_fold // 2)))
             except FewviewError as error:
                 if shares == "balanced":
-                    raise FewviewError(
-                        f"no tasks can be drawn from base classes: {error}"
-                    ) from None
-        out.append(Fold(thinned(division.known), division.unknown, tuple(episodes)))
+                    message = f"no tasks can be drawn from base classes: {error}"
+                    raise FewviewError(message) from None
+        known = thinned(division.known)
+        out.append(Fold(known, division.unknown, division.novel, tuple(episodes)))
     return out
 
 
 def thinned(data: MultiViewData, most: int = MOST_SAMPLES) -> MultiViewData:
     """Keep at most so many samples, the same share of every class, two or more of each.
-
-    Args:
-        data: labelled samples.
-        most: samples to keep, more where there are very many classes.
 
     Example:
         >>> data = MultiViewData(np.ones((9, 1)), labels=[0] * 6 + [1] * 3)
@@ -174,8 +145,8 @@ def thinned(data: MultiViewData, most: int = MOST_SAMPLES) -> MultiViewData:
     share = most / len(data)
     keys = raw(np.array(stream_key("thinned"), dtype=np.uint64), len(data))
     keep = []
-    for code in range(len(sizes)):
+    for code, size in enumerate(sizes):
         rows = np.flatnonzero(data.codes == code)
-        count = min(len(rows), max(2, round(share * len(rows))))
+        count = min(size, max(2, round(share * size)))
         keep.append(rows[smallest(keys[rows], count)])
     return data[np.sort(np.concatenate(keep))]

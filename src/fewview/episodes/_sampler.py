@@ -23,11 +23,12 @@ from fewview.ground._draws import combine, raw, smallest, stream_key, uniform
 from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._whole_files import replacing
 from fewview.samples._data import MultiViewData
-from fewview.samples._masks import MissingRule
 
 SAMPLER_VERSION = 1
 IntArray = NDArray[np.int64]
 MAX_REDRAWS = 1000
+# What episodes say in numbers, in the order it has in files.
+NUMBERS = ("classes", "support", "support_labels", "query", "query_labels")
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,7 @@ class Episodes:
             if not -len(self) <= key < len(self):
                 raise IndexError(f"task {key} of {len(self)}")
             key = slice(int(key), int(key) + 1) if key != -1 else slice(-1, None)
-        per_task = (
-            "support", "query", "support_labels", "query_labels", "support_mask", "query_mask",
-            "seeds", "classes",
-        )  # fmt: skip
+        per_task = (*NUMBERS, "support_mask", "query_mask", "seeds")
         return replace(self, **{name: getattr(self, name)[key] for name in per_task})
 
     @property
@@ -97,11 +95,7 @@ class Episodes:
             "episodes": [
                 {
                     "seed": int(self.seeds[t]),
-                    "classes": self.classes[t].tolist(),
-                    "support": self.support[t].tolist(),
-                    "support_labels": self.support_labels[t].tolist(),
-                    "query": self.query[t].tolist(),
-                    "query_labels": self.query_labels[t].tolist(),
+                    **{name: getattr(self, name)[t].tolist() for name in NUMBERS},
                     "support_views": _mask_text(self.support_mask[t]),
                     "query_views": _mask_text(self.query_mask[t]),
                 }
@@ -128,17 +122,14 @@ class Episodes:
                 return values.astype(dtype)
 
             def masks(key: str) -> NDArray[np.bool_]:
-                return np.array([[_read_marks(row) for row in item[key].split()] for item in items])
+                rows = [[list(map(("0", "1").index, row)) for row in i[key].split()] for i in items]
+                return np.array(rows, dtype=bool)
 
             out = cls(
-                support=stack("support"),
-                query=stack("query"),
-                support_labels=stack("support_labels"),
-                query_labels=stack("query_labels"),
+                **{name: stack(name) for name in NUMBERS},
                 support_mask=masks("support_views"),
                 query_mask=masks("query_views"),
                 seeds=stack("seed", np.uint64),
-                classes=stack("classes"),
                 class_names=tuple(document["class_names"]),
                 view_names=tuple(document["view_names"]),
                 way=int(document["way"]),
@@ -180,10 +171,6 @@ def _inconsistency(episodes: Episodes) -> str | None:
     if any(len(np.unique(labels)) < way for labels in episodes.support_labels):
         return "a class of a task has no support"
     return None
-
-
-def _read_marks(text: str) -> list[bool]:
-    return [("0", "1").index(mark) == 1 for mark in text]
 
 
 def _mask_text(mask: NDArray[np.bool_]) -> str:
@@ -292,20 +279,21 @@ class EpisodeSampler:
         support_labels = np.repeat(np.arange(task.way), shots)
         n_tasks = len(seeds)
         support = rows[:, support_labels, support_at]
-        if task.dirichlet is None:
-            query_labels = np.broadcast_to(
-                np.repeat(np.arange(task.way), task.queries), (n_tasks, task.n_query)
-            ).copy()
-            place = np.tile(np.arange(task.queries), task.way)[None]
-        else:
-            ends = counts.cumsum(axis=1)
-            position = np.arange(task.n_query)
-            query_labels = (position[None, :, None] >= ends[:, None, :]).sum(-1)
-            starts = np.take_along_axis(ends - counts, query_labels, axis=1)
-            place = position[None] - starts
-        query = rows[np.arange(n_tasks)[:, None], query_labels, shots[query_labels] + place]
+        every_class = np.tile(np.arange(task.way), n_tasks)
+        query_labels = np.repeat(every_class, counts.reshape(-1)).reshape(n_tasks, task.n_query)
+        starts = np.take_along_axis(counts.cumsum(axis=1) - counts, query_labels, axis=1)
+        place = shots[query_labels] + np.arange(task.n_query) - starts
+        query = rows[np.arange(n_tasks)[:, None], query_labels, place]
         labels = np.broadcast_to(support_labels, (n_tasks, task.n_support)).copy()
-        mask = self._mask(seeds, support, query, labels, query_labels)
+        samples = np.concatenate([support, query], axis=1)
+        mask = task.missing.draw(
+            seeds,
+            samples.shape[1],
+            self.data.n_views,
+            task.eta,
+            labels=np.concatenate([labels, query_labels], axis=1),
+            present=None if self.data.mask.all() else self.data.mask[samples],
+        )
         return Episodes(
             support=support,
             query=query,
@@ -319,25 +307,6 @@ class EpisodeSampler:
             view_names=self.data.view_names,
             way=task.way,
             dataset=self.name,
-        )
-
-    def _mask(
-        self,
-        seeds: NDArray[np.uint64],
-        support: IntArray,
-        query: IntArray,
-        support_labels: IntArray,
-        query_labels: IntArray,
-    ) -> NDArray[np.bool_]:
-        samples = np.concatenate([support, query], axis=1)
-        present = None if self.data.mask.all() else self.data.mask[samples]
-        return self.task.missing.draw(
-            seeds,
-            samples.shape[1],
-            self.data.n_views,
-            self.task.eta,
-            labels=np.concatenate([support_labels, query_labels], axis=1),
-            present=present,
         )
 
     def _query_counts(self, seeds: NDArray[np.uint64], chosen: IntArray) -> IntArray:
@@ -370,18 +339,7 @@ def dirichlet_counts(
 ) -> NDArray[np.int64]:
     """Split `total` queries over classes with Dirichlet proportions, largest remainders rounded up.
 
-    Args:
-        states: uint64 [tasks], one stream per task.
-        alpha: parameter of the symmetric Dirichlet distribution.
-        way: number of classes.
-        total: queries per task.
-
-    Returns:
-        int64 [tasks, way] with row sums `total`; a class may get none.
-
-    Example:
-        >>> dirichlet_counts(np.arange(3, dtype=np.uint64), 2.0, 5, 75).sum(axis=1).tolist()
-        [75, 75, 75]
+    One stream per task, uint64 [tasks]; counts are [tasks, way], and a class may get none.
     """
     from scipy.special import gammaincinv, gammaln
 
@@ -398,12 +356,3 @@ def dirichlet_counts(
     rank = np.argsort(np.argsort(-(share - counts), axis=1, kind="stable"), axis=1, kind="stable")
     out: NDArray[np.int64] = counts + (rank < lacking[:, None])
     return out
-
-
-__all__ = [
-    "SAMPLER_VERSION",
-    "EpisodeSampler",
-    "Episodes",
-    "MissingRule",
-    "dirichlet_counts",
-]

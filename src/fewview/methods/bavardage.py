@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
@@ -22,19 +22,12 @@ from fewview.samples._data import MultiViewData
 
 @dataclass(frozen=True)
 class WithinClass(State):
-    """Mean of the base set and spread inside its classes, in the concatenated views.
+    """Mean of the base set and spread inside its classes, in the concatenated views."""
 
-    Attributes:
-        mean: [width].
-        axes: orthonormal columns, [width, rank].
-        scales: factor of every axis, [rank]; directions off the axes take `largest`.
-        largest: the largest factor.
-    """
-
-    mean: Tensor
-    axes: Tensor
-    scales: Tensor
-    largest: float
+    mean: Tensor  # [width]
+    axes: Tensor  # orthonormal columns, [width, rank]
+    scales: Tensor  # factor of every axis, [rank]; directions off the axes take `largest`
+    largest: float  # the largest factor
 
     def whiten(self, features: Tensor) -> Tensor:
         """Scale features [..., width] along the axes, and by `largest` off them."""
@@ -68,17 +61,9 @@ def mixture_step(
 
     Means have the prior N(0, I / (strength * precision)), class shares a Dirichlet prior. With
     b_k = strength + N_k and m_k = sum_n r_nk x_n / b_k, in d dimensions:
-    log r_nk = E log pi_k - precision / 2 |x_n - m_k|^2 - d / (2 b_k) + const.
-
-    Args:
-        samples: x, supports and then queries, [tasks, n, width].
-        members: [tasks, n_support, way].
-        r: responsibilities of the queries, [tasks, n_query, way].
-        precision: of the noise around a class mean (T_vb).
-        strength: of the prior of the means (beta_0).
-        concentration: of the Dirichlet prior (alpha_0); 0 means equal shares, known.
-        subspace: project on the span of the differences of the m_k first (adaptive dimension
-            reduction), d = way - 1.
+    log r_nk = E log pi_k - precision / 2 |x_n - m_k|^2 - d / (2 b_k) + const. In a `subspace`,
+    samples (supports and then queries, [tasks, n, width]) are first projected on the span of the
+    differences of the m_k (adaptive dimension reduction), d = way - 1.
     """
     everyone = torch.cat((members, r), dim=1)
     counts = strength + everyone.sum(1)  # [T, K]
@@ -139,11 +124,7 @@ class Bavardage(Method):
     subspace: bool = True
 
     tags: ClassVar[Tags] = Tags(transductive=True, needs_base=True, iterative=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "precision": (None, 16.0, 64.0),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "precision": (None, 16.0, 64.0)}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
 
     def validate(self) -> None:
@@ -154,9 +135,7 @@ class Bavardage(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> WithinClass:
         """Mean and within-class axes of the base set; missing views count as the class mean."""
-        rows = np.concatenate(
-            [_filled_by_class(base, view) for view in range(base.n_views)], axis=1
-        )
+        rows = np.hstack([_filled_by_class(base, view) for view in range(base.n_views)])
         mean = rows.mean(axis=0)
         rows = rows - mean
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
@@ -22,14 +22,8 @@ def rectified_prototypes(
     """Class means p' over supports and pseudo-labelled queries, weighted: [tasks, way, width].
 
     p_c is the mean of the supports of c; a query belongs to the class of the largest cosine to
-    p_c; p'_c = sum_i w_i z_i over the members of c with w_i ~ exp(sharpness * cos(z_i, p_c)).
-
-    Args:
-        support: [tasks, n_support, width].
-        query: shifted queries, [tasks, n_query, width].
-        members: [tasks, n_support, way].
-        sharpness: the factor e.
-        n_pseudo: keep only so many queries of the largest cosine in every class; 0 keeps all.
+    p_c; p'_c = sum_i w_i z_i over the members of c with w_i ~ exp(sharpness * cos(z_i, p_c)). Of
+    every class, `n_pseudo` queries of the largest cosine count, or all where it is 0.
     """
     prototypes = unit_rows(class_means(support, members)).transpose(1, 2)  # [T, D, K]
     cosine = unit_rows(query) @ prototypes  # [T, N_Q, K]
@@ -71,11 +65,7 @@ class BDCSPN(Method):
     n_pseudo: int = 0
 
     tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "n_pseudo": (0, 8),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "n_pseudo": (0, 8)}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
 
     def validate(self) -> None:

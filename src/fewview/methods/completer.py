@@ -23,14 +23,7 @@ from fewview.engine._state import State, Tags
 from fewview.engine._trained import TrainedMethod, with_codes
 from fewview.episodes._task import TaskSpec
 from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
-from fewview.numerics._networks import (
-    Epoch,
-    all_samples,
-    descend,
-    draw_weights,
-    masked_mean_square,
-    tell,
-)
+from fewview.numerics._networks import all_samples, descend, draw_weights, masked_mean_square, tell
 from fewview.numerics._optimise import make_adam
 from fewview.numerics._tensor_draws import raw, streams, uniform
 from fewview.samples._data import MultiViewData
@@ -47,14 +40,9 @@ MOMENTUM = 0.1  # of the running statistics of batch normalisation
 class Layer(State):
     """A linear layer, batch-normalised unless it is the last of a network with softmax output.
 
-    Leading dimensions are [tasks, G], one network for each of G views or pairs of views.
-
-    Attributes:
-        weights: [tasks, G, in, out].
-        bias: [tasks, G, 1, out], added after normalisation, which would remove it before.
-        scale: [tasks, G, 1, out] or None: no normalisation and no ReLU.
-        mean: running mean [tasks, G, 1, out] or None.
-        variance: running variance [tasks, G, 1, out] or None.
+    Of G networks, for views or pairs of views: weights [tasks, G, in, out], all else
+    [tasks, G, 1, out]. Without a scale there is no normalisation and no ReLU; the bias is added
+    after normalisation, which would remove it before.
     """
 
     weights: Tensor
@@ -63,16 +51,11 @@ class Layer(State):
     mean: Tensor | None = None
     variance: Tensor | None = None
 
-    @property
-    def parameters(self) -> list[Tensor]:
-        """What is trained."""
-        return [self.weights, self.bias] + ([] if self.scale is None else [self.scale])
-
     def __call__(self, x: Tensor, counted: Tensor | None, relu: bool = True) -> Tensor:
         """Apply the layer to x [tasks, G, n, in].
 
         Statistics of normalisation are taken over the samples in `counted` [tasks, G, n], which
-        also moves the running ones; None uses the running ones. Only a normalised layer has a ReLU.
+        also moves the running ones; None uses the running ones.
         """
         out = x @ self.weights
         if self.scale is None or self.mean is None or self.variance is None:
@@ -116,7 +99,6 @@ def start_layers(
     for place in range(len(sizes[0]) - 1):
         rows = max(size[place] for size in sizes)
         columns = max(size[place + 1] for size in sizes)
-        plain = plain_end and place == len(sizes[0]) - 2
         weights, biases = [], []
         for name, size in zip(names, sizes, strict=True):
             bound, shape = size[place] ** -0.5, (size[place], size[place + 1])
@@ -127,24 +109,14 @@ def start_layers(
             bias = draw_weights(seeds, bound, (1, shape[1]), dtype, *key, "bias").detach()
             biases.append(torch.nn.functional.pad(bias, missing[:2]))
         weight, bias = torch.stack(weights, 1), torch.stack(biases, 1)
-        if plain:
-            layers.append(Layer(weight.requires_grad_(), bias.requires_grad_()))
-            continue
         zeros, ones = torch.zeros_like(bias), torch.ones_like(bias)
-        for item in (weight, zeros, ones):
-            item.requires_grad_()
-        running = (torch.zeros_like(bias), torch.ones_like(bias))
-        layers.append(Layer(weight, zeros, ones, *running))
-    return tuple(layers)
+        layers.append(Layer(weight, zeros, ones, zeros.clone(), ones.clone()))
+    return (*layers[:-1], Layer(weight, bias) if plain_end else layers[-1])
 
 
 @dataclass(frozen=True)
 class Networks(State):
-    """All networks of COMPLETER, for some tasks or one for all.
-
-    Layers of V encoders and decoders, which end with a ReLU if `relu_output`, and of V (V - 1)
-    predictors in the order of `ordered_pairs`.
-    """
+    """Layers of V encoders, V decoders and V (V - 1) predictors in the order of `ordered_pairs`."""
 
     encoders: tuple[Layer, ...]
     decoders: tuple[Layer, ...]
@@ -152,9 +124,11 @@ class Networks(State):
     relu_output: bool
 
     @property
-    def layers(self) -> tuple[Layer, ...]:
-        """All layers."""
-        return (*self.encoders, *self.decoders, *self.predictors)
+    def parameters(self) -> list[Tensor]:
+        """What is trained."""
+        layers = (*self.encoders, *self.decoders, *self.predictors)
+        found = [(layer.weights, layer.bias, layer.scale) for layer in layers]
+        return [item for layer in found for item in layer if item is not None]
 
     def encode(self, x: Tensor, counted: Tensor | None) -> Tensor:
         """Codes [tasks, V, n, code], distributions, of views [tasks, V, n, width]."""
@@ -227,16 +201,8 @@ def completer_loss(
     """Loss of a mini-batch and its terms, [tasks] each, over samples that have the views needed.
 
     Terms are the error of reconstruction, the contrastive loss, and, if `predict`, that of
-    prediction.
-
-    Args:
-        networks: to be trained.
-        x: [tasks, V, n, width], zeros where missing and beyond the width of a view.
-        observed: float [tasks, V, n].
-        widths: [V], widths of the views.
-        predict: whether the loss of prediction counts already.
-        graph: one of `GRAPHS`.
-        alpha: extra weight of the entropies of the codes.
+    prediction. Views are [tasks, V, n, width], zeros where missing and beyond `widths` [V];
+    `observed` is float [tasks, V, n].
     """
     n_views = x.shape[1]
     codes = networks.encode(x, observed)
@@ -246,8 +212,7 @@ def completer_loss(
     parts = {"reconstruction": made}
     if n_views == 1:
         return made, parts
-    pairs = list(combinations(range(n_views), 2))
-    left, right = ([pair[side] for pair in pairs] for side in (0, 1))
+    left, right = map(list, zip(*combinations(range(n_views), 2), strict=True))
     weights = x.new_tensor(pair_weights(n_views, graph))
     both = observed[:, left] * observed[:, right]
     contrast = contrastive_loss(codes[:, left], codes[:, right], both, alpha)
@@ -257,7 +222,7 @@ def completer_loss(
         return loss, parts
     share = 1.0 if n_views == 2 else 1.0 / n_views
     ordered = ordered_pairs(n_views)
-    source, target = ([pair[side] for pair in ordered] for side in (0, 1))
+    source, target = map(list, zip(*ordered, strict=True))
     both = observed[:, source] * observed[:, target]
     error = networks.predict(codes, both) - codes[:, target]
     errors = masked_mean_square(error, both, codes.shape[-1])
@@ -314,28 +279,25 @@ class Training:
     graph: str
     relu_output: bool
 
-    @property
-    def predictor(self) -> tuple[int, ...]:
-        """Widths of a predictor: as published, in proportion to the code."""
-        code = self.code
-        return (code, code, 2 * code, code, 2 * code, code, code)
-
 
 def start_networks(
     seeds: Tensor, widths: Sequence[int], names: Sequence[str], how: Training, dtype: torch.dtype
 ) -> Networks:
-    """Networks before training."""
-    hidden = (how.width,) * 3
-    encoders = [(width, *hidden, how.code) for width in widths]
-    decoders = [(how.code, *hidden, width) for width in widths]
+    """Networks before training; predictors are as wide as published, in proportion to the code."""
+    hidden, code = (how.width,) * 3, how.code
+    encoders = [(width, *hidden, code) for width in widths]
+    decoders = [(code, *hidden, width) for width in widths]
     pairs = [f"{names[one]} to {names[two]}" for one, two in ordered_pairs(len(names))]
-    predictors = [how.predictor] * len(pairs)
-    return Networks(
+    predictors = [(code, code, 2 * code, code, 2 * code, code, code)] * len(pairs)
+    networks = Networks(
         start_layers(seeds, encoders, names, "encoder", True, dtype),
         start_layers(seeds, decoders, names, "decoder", False, dtype),
         start_layers(seeds, predictors, pairs, "predictor", True, dtype) if pairs else (),
         how.relu_output,
     )
+    for item in networks.parameters:
+        item.requires_grad_()
+    return networks
 
 
 def train(
@@ -353,8 +315,7 @@ def train(
     `redraw`, further views go missing anew in every mini-batch, at rates drawn at random.
     """
     networks = start_networks(seeds, widths, names, how, x.dtype)
-    parameters = [item for layer in networks.layers for item in layer.parameters]
-    adam = make_adam(parameters, how.learning_rate)
+    adam = make_adam(networks.parameters, how.learning_rate)
     sizes = x.new_tensor(list(widths))
     n = x.shape[2]
     epochs = max(1, min(how.epochs, how.steps // math.ceil(n / how.batch)))
@@ -363,7 +324,9 @@ def train(
     least = least_loss(len(widths), how.code, how.graph, how.alpha)
     for epoch in range(epochs):
         losses = []
-        for number, rows in enumerate(_mini_batches(seeds, n, how.batch, epoch)):
+        order = raw(streams(seeds, "completer", "order", epoch), n).argsort(dim=-1, stable=True)
+        # Parts of nearly equal length: a short rest would make poor statistics.
+        for number, rows in enumerate(order.tensor_split(math.ceil(n / how.batch), dim=1)):
             index = rows[:, None, :].expand(-1, x.shape[1], -1)
             part = x.gather(2, index[..., None].expand(-1, -1, -1, x.shape[-1]))
             seen = observed.gather(2, index)
@@ -378,17 +341,8 @@ def train(
         means = {key: torch.stack([part[key] for part in losses]).mean(0) for key in losses[0]}
         for key in {"loss", "contrastive"} & set(means):
             means[key] = means[key] - least
-        tell(Epoch("completer", "networks", epoch + 1, epochs, means.pop("loss"), means))
+        tell("completer", "networks", epoch + 1, epochs, **means)
     return map_tensors(networks, Tensor.detach)
-
-
-def _mini_batches(seeds: Tensor, n: int, size: int, epoch: int) -> tuple[Tensor, ...]:
-    """All rows in a new order, in parts [tasks, at most size] of nearly equal length.
-
-    A short rest would make poor statistics, of normalisation and of codes.
-    """
-    order = raw(streams(seeds, "completer", "order", epoch), n).argsort(dim=-1, stable=True)
-    return torch.tensor_split(order, math.ceil(n / size), dim=1)
 
 
 def redrawn(observed: Tensor, states: Tensor) -> Tensor:
@@ -525,15 +479,8 @@ class COMPLETER(TrainedMethod):
         self, x: Tensor, observed: Tensor, widths: list[int], names: Sequence[str], seeds: Tensor
     ) -> Networks:
         redraw = self.train_on == "base" and self._missing == "random"
-        return train(
-            x,
-            observed,
-            widths,
-            names,
-            seeds,
-            gather_options(Training, self, self.settings()),
-            redraw,
-        )
+        how = gather_options(Training, self, self.settings())
+        return train(x, observed, widths, names, seeds, how, redraw)
 
     def train_on_base(
         self, base: MultiViewData, views: list[Tensor], mask: Tensor, seeds: Tensor

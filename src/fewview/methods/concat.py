@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose
 from fewview.engine._registry import register
@@ -41,15 +41,10 @@ BOOSTING = HistGradientBoostingClassifier(
 
 @dataclass(frozen=True)
 class Donors(State):
-    """Samples that imputation may borrow from: the scaled base set.
+    """Samples that imputation may borrow from: the scaled base set."""
 
-    Attributes:
-        views: per view [n, width], zeros where missing.
-        mask: bool [n, V].
-    """
-
-    views: tuple[Tensor, ...]
-    mask: Tensor
+    views: tuple[Tensor, ...]  # per view [n, width], zeros where missing
+    mask: Tensor  # bool [n, V]
 
     @property
     def holds_rows(self) -> bool:
@@ -61,32 +56,16 @@ class Donors(State):
         return self.views[view].sum(0) / self.mask[:, view].sum().clamp(min=1)
 
 
-def impute_mean(
-    x: Tensor, present: Tensor, donor: Tensor, has: Tensor, last: Tensor | float
-) -> Tensor:
-    """Fill a missing view with its mean over the donors of the task, or `last` where none has it.
-
-    The view is [tasks, n, width], `present` [tasks, n]; that of the donors, zeros where missing,
-    [tasks, m, width], `has` [tasks, m].
-    """
-    count = has.sum(1)[:, None]  # [T, 1]
-    mean = torch.where(count > 0, donor.sum(1) / count.clamp(min=1), last)
-    return torch.where(present[..., None], x, mean[:, None])
-
-
-def impute_nearest(
-    x: Tensor, present: Tensor, donor: Tensor, has: Tensor, distances: Tensor, count: int
-) -> Tensor:
-    """Fill a missing view with its mean over the nearest donors that have it.
+def nearest_mean(donor: Tensor, has: Tensor, distances: Tensor, count: int) -> Tensor:
+    """Mean [tasks, n, width] of a view over the nearest donors that have it.
 
     As many as `count`, more where distances [tasks, n, m] are equal; these are large where a pair
-    shares no view. The rest is as for `impute_mean`.
+    shares no view. Donors are [tasks, m, width], zeros where they lack the view, `has` [tasks, m].
     """
     far = torch.where(has[:, None], distances, torch.inf)
     limit = far.kthvalue(min(count, far.shape[2]), dim=2, keepdim=True).values
-    weights = (has[:, None] & (far <= limit)).to(x)
-    fill = weights @ donor / weights.sum(-1, keepdim=True).clamp(min=1)
-    return torch.where(present[..., None], x, fill)
+    weights = (has[:, None] & (far <= limit)).to(donor)
+    return weights @ donor / weights.sum(-1, keepdim=True).clamp(min=1)
 
 
 @register("concat-hgb", estimator=BOOSTING, impute="none")
@@ -120,10 +99,7 @@ class Concat(Method):
 
     version: ClassVar[int] = 2
     tags: ClassVar[Tags] = Tags(handles_missing=True, deterministic=False)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "impute": ("mean", "knn"),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "impute": ("mean", "knn")}
 
     def validate(self) -> None:
         """Check the imputation and that the estimator is a classifier."""
@@ -145,13 +121,9 @@ class Concat(Method):
         seeds = batch.seeds.cpu().numpy()
         # Problems this small only lose by threads.
         with threadpool_limits(1):
-            out = np.stack(
-                [
-                    _fit_and_score(self._estimator(seed), *task)
-                    for seed, *task in zip(seeds, support, labels, query, strict=True)
-                ]
-            )
-        return torch.from_numpy(out).to(batch.support[0])
+            tasks = zip(seeds, support, labels, query, strict=True)
+            out = [_fit_and_score(self._estimator(seed), *task) for seed, *task in tasks]
+        return torch.from_numpy(np.stack(out)).to(batch.support[0])
 
     def features(self, batch: EpisodeBatch, state: State) -> tuple[Tensor, Tensor]:
         """Supports and queries as [tasks, n, width], missing views filled or NaN."""
@@ -172,19 +144,17 @@ class Concat(Method):
             distances = torch.where(shared, distances, torch.finfo(distances.dtype).max)
         out = []
         for view in sorted(range(batch.n_views), key=lambda v: batch.view_names[v]):
-            x, present = views[view], mask[..., view]
             donor, has = donors[view], donor_mask[..., view]
-            if self.impute == "mean":
-                last = 0.0 if base is None else base.mean(view)
-                out.append(impute_mean(x, present, donor, has, last))
-            elif self.impute == "knn":
-                out.append(impute_nearest(x, present, donor, has, distances, self.n_neighbors))
+            if self.impute == "knn":
+                fill = nearest_mean(donor, has, distances, self.n_neighbors)
+            elif self.impute == "mean":
+                count, last = has.sum(1)[:, None], 0.0 if base is None else base.mean(view)
+                fill = torch.where(count > 0, donor.sum(1) / count.clamp(min=1), last)[:, None]
             else:
-                gone = ~present[..., None]
-                out.append(x.masked_fill(gone, 0.0))
-                if self.impute == "none":
-                    # Zeros stay where no support has the view: histograms of nothing are an error.
-                    out[-1] = out[-1].masked_fill(gone & has.any(1)[:, None, None], torch.nan)
+                # Zeros stay where no support has the view: histograms of nothing are an error.
+                stays = has.any(1)[:, None, None] & (self.impute == "none")
+                fill = torch.where(stays, torch.nan, 0.0)
+            out.append(torch.where(mask[..., view, None], views[view], fill))
         return torch.cat(out, dim=-1)
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:

@@ -21,7 +21,6 @@ from fewview.engine._state import State
 from fewview.engine._trained import TrainedMethod
 from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.numerics._networks import (
-    Epoch,
     all_samples,
     descend,
     draw_weights,
@@ -52,14 +51,9 @@ STEPS = 5  # Adam steps on networks, and then on latent vectors, in an epoch
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of many tasks as CPM sees them.
+    """Samples of many tasks: views side by side [tasks, n, D], which are observed [tasks, n, V].
 
-    Attributes:
-        features: [tasks, n, D], views side by side.
-        observed: bool [tasks, n, V].
-        widths: features of every view; they sum to D.
-        sizes: features of every view before it was reduced; weights start at a size for these.
-        names: names of the views.
+    `widths` sum to D; `sizes` are those before views were reduced, for which weights start.
     """
 
     features: Tensor
@@ -94,11 +88,8 @@ class Samples:
 class Decoders(State):
     """One linear network per view, with one or two layers and no activation.
 
-    Attributes:
-        first: weights [tasks, latent, V * hidden], or [tasks, latent, D] of a single layer.
-        first_bias: [tasks, 1, V * hidden] or [tasks, 1, D].
-        second: per view [tasks, hidden, width]; empty for a single layer.
-        second_bias: per view [tasks, 1, width].
+    The first layer is one for all views: weights [tasks, latent, V * hidden], or [tasks, latent, D]
+    where there is no second one; that has [tasks, hidden, width] per view.
     """
 
     first: Tensor
@@ -133,28 +124,23 @@ class Decoders(State):
 
 def start_decoders(samples: Samples, seeds: Tensor, latent: int, hidden: int) -> Decoders:
     """Networks with uniform Xavier weights and zero biases."""
-    dtype, tasks = samples.features.dtype, len(seeds)
+    dtype, ends = samples.features.dtype, (samples.widths, samples.sizes)
+    middle = ((hidden,) * len(samples.names),) * 2
 
-    def weights(layer: int, view: int, rows: int, columns: int, bound: float) -> Tensor:
-        name = samples.names[view]
-        return draw_weights(seeds, bound, (rows, columns), dtype, "cpm", layer, name)
+    def weights(layer: int, rows: int, ends: tuple[tuple[int, ...], ...]) -> list[Tensor]:
+        return [
+            draw_weights(seeds, xavier(rows, size), (rows, width), dtype, "cpm", layer, name)
+            for name, width, size in zip(samples.names, *ends, strict=True)
+        ]
 
     def zeros(columns: int) -> Tensor:
-        return samples.features.new_zeros(tasks, 1, columns).requires_grad_()
+        return samples.features.new_zeros(len(seeds), 1, columns).requires_grad_()
 
-    views = range(len(samples.widths))
-    out = [hidden or samples.widths[view] for view in views]
-    fan_out = [hidden or samples.sizes[view] for view in views]
-    first = torch.cat(
-        [weights(1, view, latent, out[view], xavier(latent, fan_out[view])) for view in views], -1
-    )
-    layers = Decoders(first.detach().requires_grad_(), zeros(sum(out)))
+    first = torch.cat(weights(1, latent, middle if hidden else ends), -1).detach()
+    layers = Decoders(first.requires_grad_(), zeros(first.shape[-1]))
     if not hidden:
         return layers
-    second = tuple(
-        weights(2, view, hidden, samples.widths[view], xavier(hidden, samples.sizes[view]))
-        for view in views
-    )
+    second = tuple(weights(2, hidden, ends))
     return replace(layers, second=second, second_bias=tuple(map(zeros, samples.widths)))
 
 
@@ -168,10 +154,8 @@ def class_loss(latent: Tensor, members: Tensor, one_shot: str = "clamp") -> Tens
 
     With F(n, c) the mean inner product of sample n with the other samples of class c, the loss is
     the sum over n of max(0, [c* is wrong] + F(n, c*) - F(n, y_n)), c* the class of the largest F.
-
-    Vectors are [tasks, n, latent], `members` one-hot labels [tasks, n, way]. Where n is alone
-    in its class, F(n, y_n) is 0 (`one_shot` `"clamp"`, a sum over nothing), the sample counts as a
-    member of its class (`"self"`), or has no loss (`"skip"`).
+    Where n is alone in its class, F(n, y_n) is 0 (`one_shot` `"clamp"`, a sum over nothing), the
+    sample counts as a member of its class (`"self"`), or has no loss (`"skip"`).
     """
     products = latent @ latent.mT  # [T, n, n]
     count = members.sum(1, keepdim=True)  # [T, 1, way]
@@ -193,11 +177,8 @@ def class_loss(latent: Tensor, members: Tensor, one_shot: str = "clamp") -> Tens
 class Discriminators:
     """One network per view that tells observed from made views: width-128-64-1, leaky ReLU.
 
-    Attributes:
-        layers: per view a list of (weights [tasks, in, out], bias [tasks, 1, out]).
-        real: all samples of the tasks; their observed views are the real ones.
-        weight: of the adversarial loss beside the others.
-        adam: moves the layers.
+    Layers are per view (weights [tasks, in, out], bias [tasks, 1, out]); `real` are all samples of
+    the tasks, `weight` is that of the adversarial loss beside the others, and `adam` moves layers.
     """
 
     layers: list[list[tuple[Tensor, Tensor]]]
@@ -236,12 +217,11 @@ class Discriminators:
         Of the views [tasks, n, D] that decoders make of some samples, those that the samples lack
         are judged: by the discriminators in `training`, or by those who try to deceive them.
         """
-        total = made.new_zeros(len(made))
-        softplus = torch.nn.functional.softplus
-        stop = 0
-        for view, width in enumerate(samples.widths):
-            start, stop = stop, stop + width
-            fake, real = made[..., start:stop], self.real.features[..., start:stop]
+        total, softplus = made.new_zeros(len(made)), torch.nn.functional.softplus
+        fakes, reals = (
+            torch.split(part, list(samples.widths), -1) for part in (made, self.real.features)
+        )
+        for view, (fake, real) in enumerate(zip(fakes, reals, strict=True)):
             lacking = (~samples.observed[..., view]).to(made.dtype)
             seen = self.real.observed[..., view].to(made.dtype)
             # Without a made or without a real view there is nothing to tell apart.
@@ -276,14 +256,11 @@ class Training:
         """Drop entries of the views that were made, at random, and scale the others up."""
         if not self.dropout:
             return made
-        kept = [
-            uniform(
-                streams(seeds, "cpm", "dropout", *when, name), (made.shape[1], width), made.dtype
-            )
-            >= self.dropout
-            for name, width in zip(samples.names, samples.widths, strict=True)
-        ]
-        return made * torch.cat(kept, -1) / (1 - self.dropout)
+        draws = []
+        for name, width in zip(samples.names, samples.widths, strict=True):
+            states = streams(seeds, "cpm", "dropout", *when, name)
+            draws.append(uniform(states, (made.shape[1], width), made.dtype))
+        return made * (torch.cat(draws, -1) >= self.dropout) / (1 - self.dropout)
 
 
 def start_latent(samples: Samples, seeds: Tensor, how: Training, stage: str) -> Tensor:
@@ -320,7 +297,7 @@ def train(
     def report(epochs: int, error: Tensor, clustering: Tensor) -> None:
         """Without the adversarial part, which is a balance and not something to be brought down."""
         parts = {"reconstruction": error, "clustering": clustering}
-        tell(Epoch(how.name, "networks", epochs, how.epochs, error + clustering, parts))
+        tell(how.name, "networks", epochs, how.epochs, error + clustering, **parts)
 
     def clustering() -> Tensor:
         return how.class_weight * class_loss(latent, members, how.one_shot)
@@ -359,7 +336,7 @@ def infer(
             made = how.dropped(decoders.decode(latent), samples, seeds, epoch, step, stage)
             loss = reconstruction_loss(made, samples)
             descend(adam, loss)
-        tell(Epoch(how.name, stage, epoch + 1, how.query_epochs, loss))
+        tell(how.name, stage, epoch + 1, how.query_epochs, loss)
     return latent.detach()
 
 
@@ -464,7 +441,8 @@ class CPM(TrainedMethod):
         whole, mask = all_samples(batch)
         with torch.enable_grad():
             if self.train_on == "base":
-                decoders = _for_tasks(cast(Decoders, state), batch.n_tasks)
+                shared = cast(Decoders, state)  # networks [1, ...] of a single layer
+                decoders = map_tensors(shared, lambda one: one.expand(batch.n_tasks, -1, -1))
                 samples = Samples.of(whole, mask, batch.view_names, whole)
                 support = infer(decoders, samples.rows(0, ns), batch.seeds, how, "support")
             else:
@@ -531,12 +509,3 @@ def with_class_means(batch: EpisodeBatch) -> EpisodeBatch:
     known = (seen > 0).gather(1, batch.support_labels[..., None].expand(-1, -1, batch.n_views))
     filled = pad(batch, "zero")
     return replace(batch, support=filled.support, support_mask=known)
-
-
-def _for_tasks(decoders: Decoders, count: int) -> Decoders:
-    """Networks [1, ...] of a single layer for `count` tasks."""
-    return replace(
-        decoders,
-        first=decoders.first.expand(count, -1, -1),
-        first_bias=decoders.first_bias.expand(count, -1, -1),
-    )

@@ -22,7 +22,6 @@ from fewview.engine._state import State
 from fewview.engine._trained import TrainedMethod, with_codes
 from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.numerics._networks import (
-    Epoch,
     all_samples,
     descend,
     draw_weights,
@@ -44,19 +43,12 @@ EXPRESSION_RATE = 1e-4
 
 @dataclass(frozen=True)
 class Autoencoders(State):
-    """Everything of iCmSC that is trained but the self-expression matrix.
+    """Everything of iCmSC that is trained but the self-expression matrix."""
 
-    Attributes:
-        encoders: per view [tasks, width of the view, width].
-        decoders: per view [tasks, width, width of the view].
-        head: [tasks, width, 10], one for all views.
-        shares: [tasks, V], what a view counts in the common code.
-    """
-
-    encoders: tuple[Tensor, ...]
-    decoders: tuple[Tensor, ...]
-    head: Tensor
-    shares: Tensor
+    encoders: tuple[Tensor, ...]  # per view [tasks, width of the view, width]
+    decoders: tuple[Tensor, ...]  # per view [tasks, width, width of the view]
+    head: Tensor  # [tasks, width, 10], one for all views
+    shares: Tensor  # [tasks, V], what a view counts in the common code
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -78,23 +70,18 @@ class Autoencoders(State):
 
 
 def start_autoencoders(
-    views: Sequence[Tensor],
-    sizes: Sequence[int],
-    names: Sequence[str],
-    seeds: Tensor,
-    width: int,
+    views: Sequence[Tensor], sizes: Sequence[int], names: Sequence[str], seeds: Tensor, width: int
 ) -> Autoencoders:
     """Networks with weights uniform within 1 / sqrt(inputs), and shares of one half.
 
-    Views are [tasks, n, width of the view]; `sizes` are their widths before they were reduced, and
-    `width` that of the codes.
+    `sizes` are the widths of views before they were reduced, and `width` that of the codes.
     """
-    dtype = views[0].dtype
 
     def draw(rows: int, columns: int, fan_in: int, *what: object) -> Tensor:
-        return draw_weights(seeds, fan_in**-0.5, (rows, columns), dtype, "icmsc", *what)
+        shape, dtype = (rows, columns), views[0].dtype
+        return draw_weights(seeds, fan_in**-0.5, shape, dtype, "icmsc", *what)
 
-    widths = [int(view.shape[-1]) for view in views]
+    widths = [view.shape[-1] for view in views]
     parts = list(zip(names, widths, sizes, strict=True))
     return Autoencoders(
         tuple(draw(size, width, fan_in, "encoder", name) for name, size, fan_in in parts),
@@ -243,7 +230,7 @@ def train(
     for epoch in range(how.epochs[0]):
         loss = autoencoder_loss(nets, views, observed, sizes)
         descend(adam, loss)
-        tell(Epoch("icmsc", "autoencoders", epoch + 1, how.epochs[0], loss))
+        tell("icmsc", "autoencoders", epoch + 1, how.epochs[0], loss)
     adam = make_adam(nets.parameters, how.subspace_rate)
     adam.add_param_group({"params": [expression], "lr": EXPRESSION_RATE})
     for epoch in range(how.epochs[1]):
@@ -252,7 +239,7 @@ def train(
         )
         descend(adam, loss)
         error = torch.stack(list(errors.values())).sum(0)
-        tell(Epoch("icmsc", "subspace", epoch + 1, how.epochs[1], error, errors))
+        tell("icmsc", "subspace", epoch + 1, how.epochs[1], error, **errors)
     return map_tensors(nets, Tensor.detach)
 
 
@@ -325,32 +312,22 @@ class ICMSC(TrainedMethod):
         values += 6 * n * HEAD * len(dims) ** 2 + 2 * n * sum(dims)
         return int(values) * self.torch_dtype.itemsize
 
-    def _train(
-        self,
-        views: Sequence[Tensor],
-        whole: Sequence[Tensor],
-        observed: Tensor,
-        names: Sequence[str],
-        seeds: Tensor,
-    ) -> Autoencoders:
-        sizes = [view.shape[-1] for view in whole]
-        return train(
-            views, observed, sizes, names, seeds, gather_options(Training, self, self.settings())
-        )
-
     def train_on_base(
         self, base: MultiViewData, views: list[Tensor], mask: Tensor, seeds: Tensor
     ) -> Autoencoders:
         """The autoencoders, on whole views."""
-        return self._train(views, views, mask.to(views[0].dtype), base.view_names, seeds)
+        how, sizes = gather_options(Training, self, self.settings()), list(base.view_dims.values())
+        return train(views, mask.to(views[0].dtype), sizes, base.view_names, seeds, how)
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Common codes of supports and queries."""
         views, mask = all_samples(batch)
         observed = mask.to(batch.dtype)
         if self.train_on == "episode":
-            whole, views = views, reduce_views(views, self.settings()["view_width"])
+            how = gather_options(Training, self, self.settings())
+            sizes = [view.shape[-1] for view in views]
+            views = reduce_views(views, self.settings()["view_width"])
             with torch.enable_grad():
-                state = self._train(views, whole, observed, batch.view_names, batch.seeds)
+                state = train(views, observed, sizes, batch.view_names, batch.seeds, how)
         nets = cast(Autoencoders, state)
         return with_codes(batch, nets.common(nets.encode(views), observed))

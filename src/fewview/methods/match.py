@@ -7,24 +7,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
+from fewview.engine._state import State
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import unit_rows
 
 
 def attention_scores(support: Tensor, query: Tensor, members: Tensor, temperature: float) -> Tensor:
-    """log sum_{s in c} a(q, s) with a = softmax_s(temperature * cos(q, s)), [tasks, n_query, way].
-
-    Args:
-        support: [tasks, n_support, width].
-        query: [tasks, n_query, width].
-        members: [tasks, n_support, way], weights of the supports in their classes.
-        temperature: factor of the cosine.
-    """
+    """log sum_{s in c} a(q, s), a = softmax_s(temperature * cos(q, s)): [tasks, n_query, way]."""
     cosine = unit_rows(query) @ unit_rows(support).transpose(1, 2)  # [T, N_Q, N_S]
     logits = temperature * cosine + members.sum(-1).log()[:, None]
     own = torch.where(members > 0, 0.0, -torch.inf).to(logits)  # [T, N_S, K]
@@ -52,12 +45,7 @@ class Match(Method):
 
     temperature: float = 10.0
 
-    tags: ClassVar[Tags] = Tags()
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "temperature": (1.0, 10.0, 30.0),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "temperature": (1.0, 10.0, 30.0)}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
 
     def validate(self) -> None:

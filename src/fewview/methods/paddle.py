@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import choose
 from fewview.engine._registry import register
@@ -34,14 +34,6 @@ def partition(
     m_k = mean_q u_qk; u of a support is its label. In turn u_qk = softmax_k(-|z_q - w_k|^2 / 2 +
     penalty * log m_k), and w_k = the mean of the supports of k and of the queries, weighted by u.
     The first round has no penalty. A task stops when no u moves by more than `tol`.
-
-    Args:
-        support: [tasks, n_support, width].
-        query: [tasks, n_query, width].
-        members: [tasks, n_support, way].
-        penalty: lambda / n_query; the authors take lambda = n_query, that is 1.
-        n_iter: most rounds.
-        tol: 1e-8 in float64 and 1e-5 in float32 when None.
 
     Returns:
         log_u: [tasks, n_query, way].
@@ -96,11 +88,7 @@ class Paddle(Method):
     n_iter: int = 1000
 
     tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "rescale": RESCALINGS,
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "rescale": RESCALINGS}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
 
     def validate(self) -> None:

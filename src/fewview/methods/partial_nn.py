@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import choose
 from fewview.engine._registry import register
@@ -44,10 +44,7 @@ class PartialNN(Method):
     temperature: float = 10.0
 
     tags: ClassVar[Tags] = Tags(handles_missing=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "weighting": WEIGHTINGS,
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "weighting": WEIGHTINGS}
 
     def validate(self) -> None:
         """Check the weighting."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
+from fewview.engine._state import State
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, squared_distances
 
@@ -30,11 +30,7 @@ class Proto(Method):
         ['dog', 'cat']
     """
 
-    tags: ClassVar[Tags] = Tags()
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-    }
+    tune_grid = TUNED
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import choose
 from fewview.engine._registry import register
@@ -51,20 +51,9 @@ def transport(
     """Alternate between assigning queries to classes and moving the class centres.
 
     Each round: plan = Sinkhorn(exp(-regularisation * d^2)) with row sums 1 and column sums
-    n_query / way; centres [tasks, way, width] move by `step` towards the means of supports and
-    assigned queries. One more Sinkhorn at the end.
-
-    Args:
-        support: [tasks, n_support, width].
-        query: [tasks, n_query, width].
-        members: [tasks, n_support, way], weights of the supports.
-        regularisation: the factor lambda of the squared distances.
-        step: the step alpha of the centres.
-        n_iter: rounds.
-        max_sweeps: most sweeps of one Sinkhorn.
-
-    Returns:
-        The logarithm of the plan, [tasks, n_query, way], and the centres.
+    n_query / way; centres move by `step` towards the means of supports and assigned queries. One
+    more Sinkhorn at the end. Returns the logarithm of the plan, [tasks, n_query, way], and the
+    centres, [tasks, way, width].
     """
     tasks, n_query, way = query.shape[0], query.shape[1], members.shape[2]
     columns = query.new_full((tasks, way), n_query / way)
@@ -114,11 +103,7 @@ class PTMAP(Method):
     max_sweeps: int = 200
 
     tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True, iterative=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "power": POWERS,
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "power": POWERS}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
 
     def validate(self) -> None:

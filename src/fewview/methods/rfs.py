@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
@@ -22,18 +22,9 @@ def logistic_regression(
 ) -> tuple[Tensor, Tensor]:
     """Solve min_{W,b} 1/2 |W|^2 + C sum_i w_i CE(softmax(W z_i + b), y_i) for every task.
 
-    The same problem as scikit-learn's LogisticRegression (L2 penalty, intercept not penalised),
-    solved exactly by batched L-BFGS.
-
-    Args:
-        features: z, [tasks, n, width].
-        members: w_i in the column of y_i, [tasks, n, way].
-        C: weight of the loss, a sum over samples.
-        tol: see `minimise_lbfgs`.
-
-    Returns:
-        W: [tasks, way, width].
-        b: [tasks, way], with mean zero.
+    The problem of scikit-learn's LogisticRegression (L2 penalty, intercept not penalised), by
+    batched L-BFGS: features z [tasks, n, width] and w_i in the column of y_i of `members`
+    [tasks, n, way] give W [tasks, way, width] and b [tasks, way], with mean zero.
     """
     weights = members.sum(-1)  # [T, n]
 
@@ -77,11 +68,7 @@ class RFS(Method):
     C: float = 1.0
 
     tags: ClassVar[Tags] = Tags(iterative=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "C": (1.0, 10.0, 100.0),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "C": (1.0, 10.0, 100.0)}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
 
     def validate(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED_SCALINGS
+from fewview.engine._contract import TUNED
 from fewview.engine._method import Method
 from fewview.engine._parameters import choose
 from fewview.engine._registry import register
@@ -53,16 +53,8 @@ def objective_slope(
 ) -> Tensor:
     """Gradient in the centres of TIM's loss, [tasks, way, width], in closed form.
 
-    L = l_ce CE(supports) - l_m H(mean_q p_q) + l_c mean_q H(p_q), (l_ce, l_m, l_c) = `weights`.
-
-    Args:
-        centres: w, [tasks, way, width].
-        support: z of supports, [tasks, n_support, width].
-        query: z of queries, [tasks, n_query, width].
-        members: [tasks, n_support, way], weights of the supports.
-        temperature: see `logits`.
-        weights: of cross-entropy, marginal entropy and conditional entropy.
-        alpha: kind of the two entropies, see `entropy_slope`.
+    L = l_ce CE(supports) - l_m H(mean_q p_q) + l_c mean_q H(p_q), (l_ce, l_m, l_c) = `weights`, of
+    centres w [tasks, way, width] and samples z [tasks, n, width].
     """
     # Classes before samples, [T, K, n]: long rows are what a CPU is fast at.
     y = members.transpose(1, 2)
@@ -92,7 +84,7 @@ def alternate(
     With a = l_c, b = l_m / (l_m + 1), g = l_ce / (1 + l_c), r = n_support / n_query:
     q_ik ~ p_ik^(1+a) / (sum_i p_ik^(1+a))^b, rows normalised, and
     w_k = {g [sum_s y z + sum_s p (w - z)] + r [sum_q q z + sum_q p (w - z)]} / {g n_k + r sum_q q}.
-    Arguments are those of `objective_slope`; w is [tasks, way, width], q [tasks, n_query, way].
+    w is [tasks, way, width], q [tasks, n_query, way].
     """
     sharpness, balance = 1 + weights[2], weights[1] / (weights[1] + 1)
     ratio = (members.sum((1, 2)) / query.shape[1])[:, None, None]
@@ -150,11 +142,7 @@ class TIM(Method):
     reduce: bool = False
 
     tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True, iterative=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "temperature": (5.0, 15.0, 45.0),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "temperature": (5.0, 15.0, 45.0)}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
     # Kind of the entropies, see `entropy_slope`; alpha-TIM makes it a parameter.
     alpha: ClassVar[float] = 1.0
@@ -218,12 +206,7 @@ class AlphaTIM(TIM):
     alpha: float = 2.0  # type: ignore[misc]
 
     tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "padding": ("episode", "zero"),
-        "alpha": (2.0, 5.0, 7.0),
-    }
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
+    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "alpha": (2.0, 5.0, 7.0)}
 
     def validate(self) -> None:
         """Check alpha and the solver."""

@@ -122,9 +122,7 @@ class EpisodeBatch:
         """Move to a device and, for features, a float type."""
 
         def move(tensor: Tensor) -> Tensor:
-            return tensor.to(
-                device=device, dtype=dtype if tensor.is_floating_point() else tensor.dtype
-            )
+            return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
 
         return map_tensors(self, move)
 

@@ -22,10 +22,6 @@ def isometric(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
     The rows of support and query span at most n = n_support + n_query dimensions. In an orthonormal
     basis of that span (QR of the transposed rows) all inner products and distances stay as they
     are, so methods that use nothing else give the same answers in r = min(n, width) dimensions.
-
-    Args:
-        support: [tasks, n_support, width].
-        query: [tasks, n_query, width].
     """
     count = support.shape[1] + query.shape[1]
     if count >= support.shape[2]:

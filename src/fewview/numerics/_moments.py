@@ -24,21 +24,15 @@ BLOCK = 8192
 
 @dataclass(frozen=True)
 class ViewMoments:
-    """Count, mean and scatter of one class in one view.
+    """Count, mean and scatter of one class in one view."""
 
-    Attributes:
-        count: number of samples that have the view.
-        mean: float64 [d].
-        spread: float64. [r, d] with r <= d: a root, spread' spread is the sum of the products of
-            deviations; as gathered the deviations themselves, merged at most count - 1 rows. Or
-            that sum itself, [d, d], where there are more samples than features.
-        summed: whether `spread` is the sum.
-    """
-
-    count: int
-    mean: Tensor
+    count: int  # number of samples that have the view
+    mean: Tensor  # float64 [d]
+    # float64 [r, d], r <= d: a root, spread' spread is the sum of the products of deviations; as
+    # gathered the deviations themselves, merged at most count - 1 rows. Or that sum itself,
+    # [d, d], where there are more samples than features.
     spread: Tensor
-    summed: bool = False
+    summed: bool = False  # whether `spread` is the sum
 
     @classmethod
     def of(cls, rows: Tensor) -> ViewMoments:
@@ -141,13 +135,10 @@ class ClassStatistics:
     Means and sums are float64. Products of deviations are taken in the dtype of the samples, at
     most 8192 rows at a time: for float32 samples a covariance then differs from that of float64
     products by about 1e-6 of the two standard deviations.
-
-    Attributes:
-        view_dims: width of every view.
-        classes: label -> view name -> moments; a class that never showed a view lacks it.
     """
 
-    view_dims: dict[str, int]
+    view_dims: dict[str, int]  # width of every view
+    # Label -> view name -> moments; a class that never showed a view lacks it.
     classes: dict[object, dict[str, ViewMoments]] = field(default_factory=dict)
 
     @classmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.fft
@@ -29,25 +29,18 @@ from fewview.samples._data import MultiViewData
 
 @dataclass(frozen=True)
 class Epoch:
-    """How far a training is.
-
-    Attributes:
-        method: name of the method.
-        stage: what is being trained.
-        number: epochs of this stage done; where an epoch has many steps on all samples, 0 comes
-            first and is the loss before training.
-        total: epochs of this stage.
-        loss: [tasks], before the last step; of one network for all tasks, [1]. Where a loss can
-            be negative it is counted from the least value it could have.
-        parts: terms of the loss by name, [tasks] each, as they count in it.
-    """
+    """How far a training is."""
 
     method: str
-    stage: str
+    stage: str  # what is being trained
+    # Epochs of this stage done; where an epoch has many steps on all samples, 0 comes first and is
+    # the loss before training.
     number: int
-    total: int
+    total: int  # epochs of this stage
+    # [tasks], before the last step; of one network for all tasks, [1]. Where a loss can be negative
+    # it is counted from the least value it could have.
     loss: Tensor
-    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    parts: Mapping[str, Tensor]  # terms of the loss by name, [tasks] each, as they count in it
 
     def describe(self) -> str:
         """Write it in one phrase."""
@@ -65,7 +58,7 @@ def watch_training(watcher: Watcher) -> Iterator[None]:
     Example:
         >>> seen = []
         >>> with watch_training(lambda epoch: seen.append(epoch.describe())):
-        ...     tell(Epoch("cpm", "networks", 1, 30, torch.zeros(2)))
+        ...     tell("cpm", "networks", 1, 30, torch.zeros(2))
         >>> seen
         ['cpm: networks, epoch 1 of 30']
     """
@@ -76,12 +69,12 @@ def watch_training(watcher: Watcher) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def tell(epoch: Epoch) -> None:
-    """Tell the watcher, if there is one, about an epoch."""
+def tell(method: str, stage: str, number: int, total: int, loss: Tensor, **parts: Tensor) -> None:
+    """Tell the watcher, if there is one, about an epoch; see `Epoch`."""
     watcher = _watcher.get()
     if watcher is not None:
-        parts = {name: part.detach() for name, part in epoch.parts.items()}
-        watcher(replace(epoch, loss=epoch.loss.detach(), parts=parts))
+        found = {name: part.detach() for name, part in parts.items()}
+        watcher(Epoch(method, stage, number, total, loss.detach(), found))
 
 
 # ---------------------------------------------------------------------------- weights and steps
@@ -90,10 +83,7 @@ def tell(epoch: Epoch) -> None:
 def draw_weights(
     seeds: Tensor, bound: float, shape: tuple[int, ...], dtype: torch.dtype, *names: object
 ) -> Tensor:
-    """Draw weights uniform between -bound and bound, [len(seeds), *shape], ready to be trained.
-
-    Other `names` give other numbers.
-    """
+    """Draw weights uniform between -bound and bound, [len(seeds), *shape], ready to be trained."""
     draws = uniform(streams(seeds, *names), shape, dtype)
     return draws.mul_(2 * bound).sub_(bound).requires_grad_()
 
@@ -113,12 +103,9 @@ def descend(optimiser: torch.optim.Adam, loss: Tensor) -> None:
 
 
 def masked_mean_square(difference: Tensor, observed: Tensor, width: Tensor | int) -> Tensor:
-    """Mean of squares over the features of observed samples, zero where nothing is observed.
+    """Mean of squares [...] over observed samples, zero where nothing is observed.
 
-    Args:
-        difference: [..., n, features].
-        observed: float [..., n].
-        width: number of features that count, where `difference` is padded with zeros.
+    Differences are [..., n, features], of which `width` count: others are zeros.
     """
     squares = difference.square().sum(-1) * observed
     return squares.sum(-1) / (observed.sum(-1).clamp(min=1) * width)
@@ -130,11 +117,8 @@ def reduce_views(views: Sequence[Tensor], width: int) -> list[Tensor]:
     Features are principal axes without centring, at most as many as there are samples: with a
     `width` of that size or more the map is an isometry, with a smaller one the best of its rank.
     A discrete cosine transform then spreads the axes over all features: Adam moves every feature
-    at the same pace, so one that carries nearly everything would be learnt last.
-
-    Args:
-        views: per view [tasks, n, width of the view], zeros where missing.
-        width: most features that are kept; 0 leaves the views as they are.
+    at the same pace, so one that carries nearly everything would be learnt last. Views are
+    [tasks, n, features]; a `width` of 0 leaves them as they are.
     """
     out = []
     for view in views:
@@ -170,13 +154,9 @@ def masked_base(
 ) -> tuple[list[Tensor], Tensor]:
     """The base set with views missing as in the task: views [1, n, width], mask [1, n, V]."""
     states = combine(np.array([seed], dtype=np.uint64), stream_key("masked base"))
+    labels, present = base.codes[None], base.mask[None]
     drawn = task.missing.draw(
-        states,
-        len(base),
-        len(base.view_names),
-        task.eta,
-        labels=np.asarray(base.codes)[None],
-        present=np.asarray(base.mask)[None],
+        states, len(base), base.n_views, task.eta, labels=labels, present=present
     )
     tensors = ViewTensors.of(base, device, dtype)
     mask = torch.from_numpy(drawn).to(device)

@@ -29,19 +29,10 @@ def minimise_lbfgs(
 
     Steps satisfy the weak Wolfe conditions, found by bisection (Lewis and Overton 2013), so the
     functions need not be convex. A task stops when the largest entry of its gradient is below
-    `tol * max(1, |f|)`, or when steps decrease its function by no more than rounding.
-
-    Args:
-        function_and_gradient: takes x [tasks, ...] and returns values [tasks] and gradients
-            [tasks, ...]; entry t depends on x[t] alone.
-        start: [tasks, ...].
-        tol: 1e-7 in float64 and 1e-4 in float32 when None.
-        max_iter: most iterations.
-        history: pairs of steps and gradient changes that are remembered.
-        max_search: most function values per line search.
-        enough: a task also stops when its value is at most this, for functions whose infimum is
-            known but not attained.
-
+    `tol * max(1, |f|)` (1e-7 in float64, 1e-4 in float32), when steps decrease its function by no
+    more than rounding, or when its value is `enough`, for functions whose infimum is known but not
+    attained. Functions take x [tasks, ...] and return values [tasks] and gradients [tasks, ...];
+    entry t depends on x[t] alone.
     """
     if tol is None:
         tol = 1e-7 if start.dtype == torch.float64 else 1e-4

@@ -7,7 +7,8 @@ every pair of views is estimated from the samples that have both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,12 +75,11 @@ class MarginalStatistics:
         for start in range(0, len(data), ROWS):
             part = slice(start, start + ROWS)
             mask = data.mask[part]
-            parts = []
-            for view, block in enumerate(blocks):
-                rows = block[part] @ axes[view] - shifts[view]
-                rows[~mask[:, view]] = 0.0
-                parts.append(rows)
-            self._add(np.concatenate(parts, axis=1, dtype=np.float64), mask, places[part])
+            projected = [
+                np.where(mask[:, view, None], block[part] @ axes[view] - shifts[view], 0.0)
+                for view, block in enumerate(blocks)
+            ]
+            self._add(np.concatenate(projected, axis=1, dtype=np.float64), mask, places[part])
         return self
 
     def _add(
@@ -102,13 +102,8 @@ class MarginalStatistics:
         """Statistics of both together, as a new object; both must share one projection."""
         if other.projection.dims != self.projection.dims:
             raise FewviewError("cannot merge statistics that were projected differently")
-        out = MarginalStatistics(
-            self.projection,
-            list(self.labels),
-            self.counts.clone(),
-            self.sums.clone(),
-            self.products + other.products,
-        )
+        out = deepcopy(self)
+        out.products += other.products
         place = out._places(other.labels)
         out.counts.index_add_(0, place, other.counts)
         out.sums.index_add_(0, place, other.sums)
@@ -164,35 +159,26 @@ class MarginalStatistics:
                 total[block] = (total[block] - explained) / n.sum().clamp(min=1)
         complete = bool((self.counts == own[:, :, None]).all())
         out = Moments(mean, within, between, total, dims, known.sum(0))
-        return out if complete else out.repaired()
+        # Moments of pairs of views need not be positive semi-definite.
+        return out if complete else out.changed(lambda matrix: _nearest(matrix, dims))
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Unshrunk moments of base classes.
+    """Unshrunk moments of base classes."""
 
-    Attributes:
-        mean: mean of class means, [d].
-        within: pooled within-class covariance, [d, d].
-        between: covariance of class means, [d, d].
-        total: covariance of all samples, [d, d].
-        dims: components of every view.
-        classes: how many classes have every view, [V].
-    """
+    mean: Tensor  # mean of class means, [d]
+    within: Tensor  # pooled within-class covariance, [d, d]
+    between: Tensor  # covariance of class means, [d, d]
+    total: Tensor  # covariance of all samples, [d, d]
+    dims: tuple[int, ...]  # components of every view
+    classes: Tensor  # how many classes have every view, [V]
 
-    mean: Tensor
-    within: Tensor
-    between: Tensor
-    total: Tensor
-    dims: tuple[int, ...]
-    classes: Tensor
-
-    def repaired(self) -> Moments:
-        """Make every matrix positive semi-definite: pairwise moments need not be."""
-        within, between, total = (
-            _nearest(matrix, self.dims) for matrix in (self.within, self.between, self.total)
-        )
-        return replace(self, within=within, between=between, total=total)
+    def changed(self, change: Callable[[Tensor], Tensor], **more: Any) -> Moments:
+        """The same with every matrix changed."""
+        matrices = ("within", "between", "total")
+        found: dict[str, Any] = {name: change(getattr(self, name)) for name in matrices}
+        return replace(self, **found, **more)
 
     def shrunk(self, shrinkage: float, prior: float, prior_detail: float = 0.5) -> Gaussians:
         """S and B of the model, shrunk view by view so that views do not touch each other.
@@ -243,17 +229,10 @@ class Moments:
 
     def leading(self, components: int) -> Moments:
         """Moments of the first components of every view."""
-        starts = np.cumsum([0, *self.dims[:-1]]).tolist()
-        parts = [
-            torch.arange(start, start + min(width, components))
-            for start, width in zip(starts, self.dims, strict=True)
-        ]
-        kept = torch.cat(parts)
-        within, between, total = (
-            matrix[kept][:, kept] for matrix in (self.within, self.between, self.total)
-        )
-        dims = tuple(len(part) for part in parts)
-        return Moments(self.mean[kept], within, between, total, dims, self.classes)
+        places = torch.split(torch.arange(len(self.mean)), list(self.dims))
+        parts = [place[:components] for place in places]
+        kept, dims = torch.cat(parts), tuple(len(part) for part in parts)
+        return self.changed(lambda m: m[kept][:, kept], mean=self.mean[kept], dims=dims)
 
     def block_means(self, matrix: Tensor) -> Tensor:
         """Mean diagonal entry of the block of every view, at each of its coordinates: [d]."""

@@ -16,6 +16,7 @@ from fewview.engine._parameters import check_numbers
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._model import Gaussians, conditional_gains, filled_in
 from fewview.methods.marginal._projection import Projection, fit_projection
+from fewview.numerics._batch import ViewTensors
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
 from fewview.samples._scaling import ViewScaling, fit_scaling
@@ -95,19 +96,16 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("this MarginalImputer is not fitted; call fit first")
         data = as_data(X).like(self.reference_, "samples")
         scaled = self.scaling_.transform(data, np.float64)
-        mask = torch.from_numpy(data.mask.copy())
-        blocks = [
-            torch.from_numpy(np.nan_to_num(block, copy=True)) for block in scaled.views.values()
-        ]
-        mean, variance = self._conditional(self.projection_.apply(blocks, mask), mask)
+        tensors = ViewTensors.of(scaled, dtype=torch.float64)
+        rows = self.projection_.apply(tensors.views, tensors.mask)
+        mean, variance = self._conditional(rows, tensors.mask)
         filled, variances = {}, {}
-        start = 0
+        means = torch.split(mean, list(self.model_.dims), dim=1)
         for index, (view, block) in enumerate(data.views.items()):
             axes, shift = self.projection_.axes[index], self.projection_.shift[index]
-            stop = start + axes.shape[1]
             back = torch.linalg.pinv(axes)  # [components, width]
             centre = torch.linalg.lstsq(axes.T, shift[:, None]).solution[:, 0]
-            guess = (mean[:, start:stop] @ back + centre).numpy()
+            guess = (means[index] @ back + centre).numpy()
             spread = torch.einsum("nij,ik,jk->nk", variance[index], back, back).numpy()
             factor = self.scaling_.factor[view]
             gone = ~data.mask[:, index]
@@ -116,7 +114,6 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             filled[view] = out
             unsure = (spread.clip(min=0) + self.spare_[view]) / np.square(factor)
             variances[view] = np.where(gone[:, None], unsure, 0.0)
-            start = stop
         return MultiViewData(filled, data.labels), variances
 
     def _conditional(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -127,8 +124,7 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for members, seen, gone, gain in conditional_gains(model, mask):
             rest = torch.zeros_like(total)
             rest[gone[:, None], gone] = total[gone][:, gone] - total[gone][:, seen] @ gain
-            blocks = torch.split(rest, list(model.dims))
-            ends = np.cumsum(model.dims).tolist()
-            for view, (block, end, width) in enumerate(zip(blocks, ends, model.dims, strict=True)):
-                covariances[view][members] = block[:, end - width : end]
+            for view, block in enumerate(torch.split(rest, list(model.dims))):
+                own = torch.split(block, list(model.dims), dim=1)[view]
+                covariances[view][members] = own
         return mean, covariances

@@ -50,10 +50,11 @@ SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 # Factors of final scores where calibration is not chosen: those with the smallest calibration error
 # on base classes at missing rate 0.3 (benchmarks/marginal_calibration.py). Three data sets with 6
-# to 9 base classes want larger ones than three with 30 to 80; between nothing was measured.
+# to 9 base classes want larger ones than three with 30 to 80; between nothing was measured. By
+# whether there are many classes; None where that is not known.
 MANY_CLASSES = 20
-TOGETHER = {"unknown": 0.5, "few": 0.7, "many": 0.3}
-ALONE = {"unknown": 0.5, "few": 0.7, "many": 0.4}
+TOGETHER = {None: 0.5, False: 0.7, True: 0.3}
+ALONE = {None: 0.5, False: 0.7, True: 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary.
 COMPONENTS_ALONE = 64
 # Preparing does not depend on the task once the settings are fixed.
@@ -208,41 +209,27 @@ class Marginal(Method):
 
     def fixed(self) -> dict[str, Any]:
         """Settings that were given and are not to be chosen."""
-        given = {
-            field.name: getattr(self, field.name)
-            for field in fields(Settings)
-            if field.name not in ("scaling", "balance") and getattr(self, field.name) is not None
-        }
+        given = {field.name: getattr(self, field.name) for field in fields(Settings)}
+        given = {name: value for name, value in given.items() if value not in (None, "auto")}
+        if "balance" in given:
+            given["balance"] = float(given["balance"])
         if not self.transductive and self.temperature is not None:
             given.setdefault("calibration", self.temperature)
-        if self.balance != "auto":
-            given["balance"] = float(self.balance)
-        if self.scaling != "auto":
-            given["scaling"] = self.scaling
         return given
 
     def resolved(self, n_classes: int | None = None) -> Settings:
-        """The given settings, and the stated default of every other one.
-
-        Args:
-            n_classes: number of base classes, on which the stated calibration depends.
-        """
-        count = "unknown"
-        if n_classes is not None:
-            count = "few" if n_classes < MANY_CLASSES else "many"
+        """The given settings, and stated ones; calibration follows the number of base classes."""
+        many = None if n_classes is None else n_classes >= MANY_CLASSES
         stated = TOGETHER if self.transductive else ALONE
-        return replace(Settings(calibration=stated[count]), **self.fixed())
+        return replace(Settings(calibration=stated[many]), **self.fixed())
 
     @cached(LRUCache(256), key=_question, lock=Lock())
     def choose_settings(
         self, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
     ) -> SettingsChoice:
-        """Choose settings on tasks drawn from base classes; the same question is answered once.
+        """Choose settings, but for `frozen` ones, on tasks drawn from (unscaled) base classes.
 
-        Args:
-            base: base samples, unscaled.
-            task: what they are chosen for.
-            frozen: settings that keep these values.
+        The same question is answered once.
         """
         frozen = frozen or {}
         return choose_settings(
@@ -311,11 +298,10 @@ class Marginal(Method):
 
         Where even two classes could not be chosen for, it is the stated one.
         """
-        if self.settings == "default" or self.scaling != "auto":
-            return self.row_scaling
-        return (
-            natural_scaling(sample) if enough_classes(len(sample.classes), 2) else self.row_scaling
-        )
+        automatic = self.settings != "default" and self.scaling == "auto"
+        if automatic and enough_classes(len(sample.classes), 2):
+            return natural_scaling(sample)
+        return self.row_scaling
 
     def prepare_statistics(
         self, statistics: MarginalStatistics, task: TaskSpec, seed: int
@@ -327,10 +313,8 @@ class Marginal(Method):
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
-        settings = self.resolved()
         components = COMPONENTS_ALONE if self.components is None else self.components
-        projection, model = gaussians_alone(rows, components)
-        return MarginalState(projection, model, settings)
+        return MarginalState(*gaussians_alone(rows, components), self.resolved())
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
@@ -373,9 +357,7 @@ class Marginal(Method):
         """
         state = cast(MarginalState, prepared.state)
         with torch.no_grad():
-            found = explain_queries(
-                batch, state.model, state.projection, self.rank, state.settings.calibration
-            )
+            found = explain_queries(batch, state, self._rule)
             if (self.transductive, self.scoring, self.structure) == (False, "predictive", "full"):
                 return found
             return add_other_queries(found, self.score_batch(batch, prepared)[0])

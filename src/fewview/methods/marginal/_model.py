@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -29,28 +31,17 @@ CHUNK = 1 << 21
 
 @dataclass(frozen=True)
 class Gaussians:
-    """The two-covariance model over the concatenated components of all views.
+    """The two-covariance model over the concatenated components of all views."""
 
-    Attributes:
-        mean: mu0, [d].
-        within: S, [d, d], positive definite.
-        between: B, [d, d], positive semi-definite.
-        dims: components of every view.
-    """
-
-    mean: Tensor
-    within: Tensor
-    between: Tensor
-    dims: tuple[int, ...]
+    mean: Tensor  # mu0, [d]
+    within: Tensor  # S, [d, d], positive definite
+    between: Tensor  # B, [d, d], positive semi-definite
+    dims: tuple[int, ...]  # components of every view
 
     def columns(self, views: Tensor) -> Tensor:
         """Positions of the coordinates of some views; `views` is bool [V]."""
         widths = torch.tensor(self.dims, device=views.device)
         return torch.repeat_interleave(views, widths).nonzero()[:, 0]
-
-    def view_sums(self, values: Tensor) -> Tensor:
-        """Sum over the coordinates of every view: [..., d] -> [..., V]."""
-        return view_sums(values, self.dims)
 
 
 def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
@@ -63,8 +54,7 @@ def unique_patterns(mask: Tensor) -> tuple[Tensor, Tensor]:
     """Patterns of views that occur, bool [P, V], and which of them each row of a mask [n, V] is."""
     n_views = mask.shape[1]
     if n_views > 62:
-        rows, pattern = torch.unique(mask, dim=0, return_inverse=True)
-        return rows, pattern
+        return cast(tuple[Tensor, Tensor], torch.unique(mask, dim=0, return_inverse=True))
     # As numbers: sorting rows is many times slower.
     powers = 1 << torch.arange(n_views, device=mask.device)
     codes, pattern = torch.unique((mask * powers).sum(1), return_inverse=True)
@@ -76,11 +66,8 @@ def conditional_gains(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """How missing views follow from present ones under S + B, for every pattern of a mask [n, V].
 
-    Yields:
-        rows: positions of the samples with the pattern.
-        seen: positions of their present coordinates.
-        gone: positions of their missing coordinates.
-        gain: [seen, gone]; the conditional mean is mu0 + (x - mu0)[seen] @ gain.
+    Yields positions of the samples with the pattern, of their present and missing coordinates, and
+    the gain [seen, gone]: the conditional mean is mu0 + (x - mu0)[seen] @ gain.
     """
     total = (model.within + model.between).double()
     patterns, pattern = unique_patterns(mask)
@@ -106,21 +93,13 @@ def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the samples of some tasks say about class means, in prior coordinates.
+    """What the samples of some tasks say about class means, in prior coordinates."""
 
-    Attributes:
-        information: A_o of every pattern that occurs, [P, k, k].
-        support: g of supports, [T, N_S, k].
-        query: g of queries, [T, N_Q, k].
-        support_pattern: int64 [T, N_S], positions in `information`.
-        query_pattern: int64 [T, N_Q].
-    """
-
-    information: Tensor
-    support: Tensor
-    query: Tensor
-    support_pattern: Tensor
-    query_pattern: Tensor
+    information: Tensor  # A_o of every pattern that occurs, [P, k, k]
+    support: Tensor  # g of supports, [T, N_S, k]
+    query: Tensor  # g of queries, [T, N_Q, k]
+    support_pattern: Tensor  # int64 [T, N_S], positions in `information`
+    query_pattern: Tensor  # int64 [T, N_Q]
 
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks."""
@@ -157,16 +136,12 @@ def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
 
 @dataclass
 class Kept:
-    """What `gather_evidence` need not compute again for more samples under the same model.
+    """What `gather_evidence` need not compute again for more samples under the same model."""
 
-    Attributes:
-        roots: views that occur at all -> W.
-        gains: (these views, pattern) -> A_o and inv(S_oo) W.
-        room: numbers that still may be kept; with many views there are thousands of patterns.
-    """
-
-    roots: dict[bytes, Tensor] = field(default_factory=dict)
+    roots: dict[bytes, Tensor] = field(default_factory=dict)  # views that occur at all -> W
+    # (these views, pattern) -> A_o and inv(S_oo) W.
     gains: dict[tuple[bytes, bytes], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    # Numbers that still may be kept; with many views there are thousands of patterns.
     room: int = 1 << 24
 
 
@@ -184,7 +159,6 @@ def gather_evidence(
     For `rank` see `prior_root`; `kept` are results of earlier calls with this model and rank, which
     grow here.
     """
-    n_support = support.shape[1]
     mask = torch.cat([support_mask, query_mask], dim=1)
     samples = torch.cat([support, query], dim=1) - model.mean
     patterns, pattern = unique_patterns(mask.flatten(0, 1))
@@ -202,32 +176,25 @@ def gather_evidence(
     information = flat.new_zeros(len(patterns), root.shape[1], root.shape[1])
     order = pattern.argsort(stable=True)
     ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
-    start = 0
-    for index, end in enumerate(ends):
+    for index, (start, end) in enumerate(pairwise([0, *ends])):
         columns, name = model.columns(patterns[index]), (whole, names[index])
-        if len(columns):
-            found = kept.gains.get(name)
-            if found is None:
-                within, part = model.within[columns][:, columns], root[place[columns]]
-                matrix, gain = _gain(within, part)
-                found = matrix.to(flat.dtype), gain.to(flat.dtype)
-                size = found[0].numel() + found[1].numel()
-                if size <= kept.room:
-                    kept.gains[name] = found
-                    kept.room -= size
-            information[index], gain = found
-            rows = order[start:end]
-            evidence[rows] = flat[rows][:, columns] @ gain
-        start = end
-    evidence = evidence.reshape(*mask.shape[:2], -1)
-    pattern = pattern.reshape(mask.shape[:2])
-    return Evidence(
-        information,
-        evidence[:, :n_support],
-        evidence[:, n_support:],
-        pattern[:, :n_support],
-        pattern[:, n_support:],
-    )
+        if not len(columns):
+            continue
+        found = kept.gains.get(name)
+        if found is None:
+            within, part = model.within[columns][:, columns], root[place[columns]]
+            matrix, gain = _gain(within, part)
+            found = matrix.to(flat.dtype), gain.to(flat.dtype)
+            size = found[0].numel() + found[1].numel()
+            if size <= kept.room:
+                kept.gains[name] = found
+                kept.room -= size
+        information[index], gain = found
+        rows = order[start:end]
+        evidence[rows] = flat[rows][:, columns] @ gain
+    evidence, pattern = evidence.reshape(*mask.shape[:2], -1), pattern.reshape(mask.shape[:2])
+    parts = (part.tensor_split([support.shape[1]], dim=1) for part in (evidence, pattern))
+    return Evidence(information, *chain.from_iterable(parts))
 
 
 def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
@@ -239,15 +206,10 @@ def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Gaussian beliefs about class means, in natural coordinates.
+    """Gaussian beliefs about class means, in natural coordinates."""
 
-    Attributes:
-        precision: [T, C, k, k].
-        shift: [T, C, k].
-    """
-
-    precision: Tensor
-    shift: Tensor
+    precision: Tensor  # [T, C, k, k]
+    shift: Tensor  # [T, C, k]
 
 
 def posterior(

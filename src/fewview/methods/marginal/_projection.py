@@ -26,15 +26,10 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Projection:
-    """Principal axes of every view, divided by one scalar so that the mean squared length is 1.
+    """Principal axes of every view, divided by one scalar so that the mean squared length is 1."""
 
-    Attributes:
-        axes: per view [width, components].
-        shift: per view [components]; a sample becomes x @ axes - shift.
-    """
-
-    axes: tuple[Tensor, ...]
-    shift: tuple[Tensor, ...]
+    axes: tuple[Tensor, ...]  # per view [width, components]
+    shift: tuple[Tensor, ...]  # per view [components]; a sample becomes x @ axes - shift
 
     @property
     def dims(self) -> tuple[int, ...]:

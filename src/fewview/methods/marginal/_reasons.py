@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.engine._explaining import Explanation
-from fewview.methods.marginal._model import (
-    Gaussians,
-    gather_evidence,
-    predictive_scores,
-    unique_patterns,
-)
-from fewview.methods.marginal._projection import Projection
+from fewview.methods.marginal._model import Gaussians, predictive_scores, unique_patterns, view_sums
+from fewview.methods.marginal._rounds import MarginalState, Rule, evidence_of
 from fewview.numerics._batch import EpisodeBatch
 
-FloatArray = NDArray[np.float64]
 
-
-def explain_queries(
-    batch: EpisodeBatch,
-    model: Gaussians,
-    projection: Projection,
-    rank: int | None = None,
-    calibration: float = 1.0,
-) -> Explanation:
+def explain_queries(batch: EpisodeBatch, state: MarginalState, rule: Rule) -> Explanation:
     """Decompose the predictive scores of one task by view.
 
     The score is a function of the set of views used. A view's contribution is the mean of what it
@@ -38,20 +27,11 @@ def explain_queries(
     eye = torch.eye(n_views, dtype=torch.bool, device=mask.device)
     # One task whose queries are the originals, each view alone, and all views but one.
     variants = torch.cat([mask[None], mask & eye[:, None], mask & ~eye[:, None]])  # [1+2V, N, V]
-    query = projection.apply(batch.query, batch.query_mask)[0]
-    widths = torch.tensor(model.dims, device=mask.device)
-    use = variants.repeat_interleave(widths, dim=-1)
-    repeated = (query * use).reshape(1, -1, query.shape[-1])
-    evidence = gather_evidence(
-        model,
-        projection.apply(batch.support, batch.support_mask),
-        repeated,
-        batch.support_mask,
-        variants.reshape(1, -1, n_views),
-        rank,
-    )
+    repeated = tuple(view.repeat(1, len(variants), 1) for view in batch.query)
+    asked = replace(batch, query=repeated, query_mask=variants.reshape(1, -1, n_views))
+    evidence = evidence_of(asked, state, replace(rule, structure="full"))
     members = batch.one_hot()
-    scores = predictive_scores(evidence, members)[0].double() * calibration
+    scores = predictive_scores(evidence, members)[0].double() * state.settings.calibration
     scores = scores - scores.mean(-1, keepdim=True)
     scores = scores.reshape(1 + 2 * n_views, n_query, batch.way)
     whole, alone, without = scores[0], scores[1 : 1 + n_views], scores[1 + n_views :]
@@ -67,7 +47,7 @@ def explain_queries(
         without=_array(without.transpose(0, 1)),
         decided=whole.argmax(-1).cpu().numpy(),
         decided_without=decided_without.T.cpu().numpy(),
-        uncertainty=_array(class_uncertainty(model, batch.support_mask[0], members[0])),
+        uncertainty=_array(class_uncertainty(state.model, batch.support_mask[0], members[0])),
         view_names=batch.view_names,
     )
 
@@ -78,27 +58,22 @@ def class_uncertainty(model: Gaussians, support_mask: Tensor, members: Tensor) -
     From the views that the supports have [N_S, V] and their weights in classes [N_S, way].
     """
     between = model.between.double()
-    width = len(between)
-    way = members.shape[1]
+    width, way = len(between), members.shape[1]
     information = torch.zeros(way, width, width, dtype=torch.float64, device=between.device)
     patterns, pattern = unique_patterns(support_mask)
-    for index in range(len(patterns)):
-        columns = model.columns(patterns[index])
-        block = torch.cholesky_inverse(
-            torch.linalg.cholesky(model.within.double()[columns][:, columns])
-        )
+    for index, views in enumerate(patterns):
+        columns = model.columns(views)
+        factor = torch.linalg.cholesky(model.within.double()[columns][:, columns])
         full = torch.zeros_like(between)
-        full[columns[:, None], columns] = block
+        full[columns[:, None], columns] = torch.cholesky_inverse(factor)
         weight = members[pattern == index].sum(0).double()
         information += weight[:, None, None] * full
     # inv(inv(B) + K) = inv(I + B K) B, which needs no inverse of B.
     identity = torch.eye(width, dtype=torch.float64, device=between.device)
     after = torch.linalg.solve(identity + between @ information, between.expand(way, -1, -1))
-    before = model.view_sums(between.diagonal()).clamp(min=1e-30)
-    shares: Tensor = model.view_sums(after.diagonal(dim1=-2, dim2=-1)) / before
-    return shares.clamp(0, 1)
+    before = view_sums(between.diagonal(), model.dims).clamp(min=1e-30)
+    return (view_sums(after.diagonal(dim1=-2, dim2=-1), model.dims) / before).clamp(0, 1)
 
 
-def _array(tensor: Tensor) -> FloatArray:
-    out: FloatArray = tensor.double().cpu().numpy()
-    return out
+def _array(tensor: Tensor) -> NDArray[np.float64]:
+    return np.asarray(tensor.double().cpu())

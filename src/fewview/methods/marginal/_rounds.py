@@ -98,8 +98,7 @@ def score_alone(
     batch: EpisodeBatch, state: MarginalState, rule: Rule, kept: Kept | None = None
 ) -> tuple[Evidence, Tensor, Tensor]:
     """What the samples say, supports' weights, and the scores of every query by itself."""
-    evidence = evidence_of(batch, state, rule, kept)
-    members = batch.one_hot()
+    evidence, members = evidence_of(batch, state, rule, kept), batch.one_hot()
     if rule.scoring == "predictive":
         return evidence, members, predictive_scores(evidence, members)
     return evidence, members, variational_scores(evidence, posterior(evidence, members))

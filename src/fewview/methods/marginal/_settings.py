@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fewview.episodes._pretended import MOST_BASE_CLASSES, Fold, draw_folds
 from fewview.episodes._sampler import Episodes
@@ -69,45 +70,27 @@ class Settings:
     """Everything that `settings="auto"` chooses.
 
     The values here are the stated defaults, but for calibration, see `Marginal.resolved`.
-
-    Attributes:
-        scaling: of every view, before its principal components.
-        components: most principal components of a view.
-        shrinkage: of the covariance within classes towards its diagonal in every view.
-        prior: share of what is assumed beforehand in the covariance of class means.
-        prior_detail: whether that is like samples (0) or like base classes (1).
-        temperature: factor of scores inside the rounds.
-        anneal: share of `temperature` that the first round starts with.
-        balance: from 0 (class masses free) to 1 (equal).
-        calibration: factor of the final scores.
     """
 
-    scaling: str = "standard+unit"
-    components: int = 128
-    shrinkage: float = 0.4
-    prior: float = 0.65
-    prior_detail: float = 0.5
-    temperature: float = 0.5
-    anneal: float = 0.2
-    balance: float = 0.5
-    calibration: float = 1.0
+    scaling: str = "standard+unit"  # of every view, before its principal components
+    components: int = 128  # most principal components of a view
+    shrinkage: float = 0.4  # of the covariance within classes towards its diagonal in every view
+    prior: float = 0.65  # share of what is assumed beforehand in the covariance of class means
+    prior_detail: float = 0.5  # whether that is like samples (0) or like base classes (1)
+    temperature: float = 0.5  # factor of scores inside the rounds
+    anneal: float = 0.2  # share of `temperature` that the first round starts with
+    balance: float = 0.5  # from 0 (class masses free) to 1 (equal)
+    calibration: float = 1.0  # factor of the final scores
 
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """What was chosen and why.
+    """What was chosen and why."""
 
-    Attributes:
-        settings: the choice.
-        accuracy: of the pretended tasks with it; NaN where nothing was tried.
-        reason: one sentence.
-        seconds: time it took.
-    """
-
-    settings: Settings
-    accuracy: float
-    reason: str
-    seconds: float = 0.0
+    settings: Settings  # the choice
+    accuracy: float  # of the pretended tasks with it; NaN where nothing was tried
+    reason: str  # one sentence
+    seconds: float = 0.0  # time it took
 
 
 # Scores the queries of pretended tasks.
@@ -128,19 +111,10 @@ def choose_settings(
     It begins with square roots of features where no view has negative ones, see `natural_scaling`.
     A value replaces the present one where it is clearly better over several divisions of the base
     classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by the
-    Brier score on the balanced tasks.
-
-    Args:
-        base: base samples, unscaled.
-        task: way, shot and missing views that settings are chosen for.
-        seed: of folds and tasks.
-        score: scores the queries of pretended tasks.
-        start: settings to begin with, and to keep where nothing can be tried.
-        fixed: names of settings that are not to be changed.
-        transductive: whether queries will be used together.
+    Brier score on the balanced tasks. The base set is not scaled; settings that are `fixed` stay as
+    they are in `start`, as do all where nothing can be tried.
     """
-    began = perf_counter()
-    settings = start
+    began, settings = perf_counter(), start
     try:
         parts = draw_folds(base, task, seed)
     except FewviewError as error:
@@ -159,15 +133,13 @@ def choose_settings(
         allowed = transductive if kind == "rounds" else large
         if names & set(fixed) or not allowed:
             continue
-        options = [replace(settings, **value) for value in values]
-        options = [option for option in options if option != settings]
+        options = [option for v in values if (option := replace(settings, **v)) != settings]
         tried += len(options)
         gains = [_gain(option, best, parts, score) for option in options]
-        top = int(np.argmax([gain.mean() for gain in gains]))
-        gain = gains[top]
+        gain, option = max(zip(gains, options, strict=True), key=lambda pair: pair[0].mean())
         chance = PATIENCE * gain.std(ddof=1) / np.sqrt(len(gain))
         if gain.mean() > max(chance, SMALLEST_GAIN[kind]):
-            settings, best = options[top], best + gain
+            settings, best = option, best + gain
     if "calibration" not in fixed:
         settings = replace(settings, calibration=_calibrate(settings, parts, score))
     reason = (
@@ -211,15 +183,10 @@ def _scored(
 
 def _accuracy(settings: Settings, parts: list[Fold], score: Scorer) -> NDArray[np.float64]:
     """Accuracy in every fold, balanced and unbalanced tasks counting alike."""
-    found = [
-        np.mean(
-            [
-                float((scores.argmax(-1) == labels).double().mean())
-                for scores, labels in _scored(settings, part, score)
-            ]
-        )
-        for part in parts
-    ]
+    found = []
+    for part in parts:
+        right = [scores.argmax(-1) == labels for scores, labels in _scored(settings, part, score)]
+        found.append(np.mean([float(kind.double().mean()) for kind in right]))
     return np.array(found)
 
 
@@ -232,12 +199,12 @@ def _calibrate(settings: Settings, parts: list[Fold], score: Scorer) -> float:
     """
     plain = replace(settings, calibration=1.0)
     scored = [item for part in parts for item in _scored(plain, part, score, kinds=1)]
-    losses = []
-    for factor in CALIBRATIONS:
-        squares = []
+
+    def brier(factor: float) -> float:
+        losses = []
         for scores, labels in scored:
-            wrong = torch.softmax(factor * scores, dim=-1)
-            wrong.scatter_add_(2, labels[..., None], -torch.ones_like(wrong[..., :1]))
-            squares.append(wrong.square().sum(-1).mean())
-        losses.append(float(torch.stack(squares).mean()))
-    return CALIBRATIONS[int(np.argmin(losses))]
+            wrong = torch.softmax(factor * scores, dim=-1) - one_hot(labels, scores.shape[-1])
+            losses.append(wrong.square().sum(-1).mean())
+        return float(torch.stack(losses).mean())
+
+    return min(CALIBRATIONS, key=brier)

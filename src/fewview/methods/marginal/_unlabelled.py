@@ -27,10 +27,6 @@ def gaussians_alone(rows: MultiViewData, components: int) -> tuple[Projection, G
     Class means have the covariance (1 - s) T and samples s T around them, s = `WITHIN_SHARE`; where
     classes have several supports, their f degrees of freedom are averaged in against as many as
     there are components.
-
-    Args:
-        rows: unlabelled samples and supports.
-        components: most principal components of a view.
     """
     projection = fit_projection(rows, components)
     everyone = rows.with_labels(np.zeros(len(rows), dtype=np.int64))

@@ -22,16 +22,9 @@ def aggregate_exactly(
 ) -> tuple[Tensor, Tensor]:
     """Latent anchors that minimise the aggregation loss, and then the queries' likewise.
 
-    Args:
-        anchors: [tasks, M, D], views side by side.
-        queries: [tasks, N_Q, D].
-        latent_dim: width L of the latent space; None, or at least the rank, for full width.
-        full_rank: whether anchors carry noise in every direction (ridge > 0), so that the span of
-            more than D of them is everything.
-
-    Returns:
-        anchors [tasks, M, r] and queries [tasks, N_Q, r] with the same inner products about the
-        anchors' mean as the best approximation of width L; r <= min(M, D, L).
+    Anchors [tasks, M, D] and queries [tasks, N_Q, D] become r <= min(M, D, L) wide, with the same
+    inner products about the anchors' mean as the best approximation of width L. With `full_rank`
+    anchors carry noise in every direction (ridge > 0): the span of more than D is everything.
     """
     n_anchors, width = anchors.shape[1:]
     centre = anchors.mean(1, keepdim=True)
@@ -53,7 +46,6 @@ def gram_coordinates(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     with one more axis on which all of them are equal; queries get the same value there, so
     distances are those of the projections. Tasks whose anchors nearly depend on each other are
     done in float64 and, where that is not enough either, by eigenvectors, which cope with any rank.
-    Arguments are those of `principal_scores`.
     """
     gram = a @ a.transpose(1, 2)
     diagonal = gram.diagonal(dim1=1, dim2=2)
@@ -78,15 +70,9 @@ def gram_coordinates(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def principal_scores(a: Tensor, q: Tensor, latent_dim: int) -> tuple[Tensor, Tensor]:
-    """Principal component scores of centred anchors and the queries' projections.
+    """Principal component scores of centred anchors and the queries' projections, [tasks, n, L].
 
-    Args:
-        a: [tasks, M, D] with mean zero over M.
-        q: [tasks, N_Q, D].
-        latent_dim: L, number of components.
-
-    Returns:
-        [tasks, M, L] and [tasks, N_Q, L]; components without variance are zero for both.
+    Components without variance are zero for both.
     """
     # The smaller of the two Gram matrices has all the non-zero eigenvalues.
     precise = a.double()

@@ -32,26 +32,21 @@ def sample_anchors(
         n_tasks, n_support, width = mean.shape
         supports = torch.arange(n_support, device=mean.device)
         states = substreams(streams(seeds, "anchors", v)[:, None], supports).reshape(-1)  # [T N]
-        dense = bool(base.covariances[v].numel())
-        spread = base.covariances[v] if dense else base.factors[v]
-        noise = _dense_noise if dense else _factor_noise
-        anchors = noise(around.neighbours[v], spread, states, n_anchors, ridge, mean.dtype)
+        near, shape = around.neighbours[v], (n_anchors, width)
+        if base.covariances[v].numel():
+            roots = _pooled_roots(near, base.covariances[v], ridge).to(mean.dtype)
+            anchors = normal(states, shape, mean.dtype) @ roots
+        else:
+            anchors = _factor_noise(near, base.factors[v].to(mean), states, n_anchors, ridge)
         anchors += mean.reshape(-1, 1, width)
         out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
     return tuple(out)
 
 
-def _dense_noise(
-    near: Neighbours,
-    spread: Tensor,
-    states: Tensor,
-    n_anchors: int,
-    ridge: float,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Noise [T N, N_F, d] through one factorisation per different set of neighbours.
+def _pooled_roots(near: Neighbours, spread: Tensor, ridge: float) -> Tensor:
+    """Factors R [T N, d, d], R' R the covariance of a sample, from those of classes [C, d, d].
 
-    `spread` are the covariances of base classes, [C, d, d].
+    One factorisation per different set of neighbours.
     """
     n_classes, width, _ = spread.shape
     sets, which = torch.unique(near.classes.flatten(0, 1), dim=0, return_inverse=True)
@@ -67,8 +62,7 @@ def _dense_noise(
     if bool(nobody.any()):  # then everyone
         speaking = spread[near.available].double()
         pooled[nobody] = speaking.sum(0) / max(len(speaking), 1)
-    root = symmetric_root(pooled, ridge).to(dtype)
-    return normal(states, (n_anchors, width), dtype) @ root[which]
+    return symmetric_root(pooled, ridge)[which]
 
 
 def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
@@ -85,19 +79,14 @@ def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
 
 
 def _factor_noise(
-    near: Neighbours,
-    spread: Tensor,
-    states: Tensor,
-    n_anchors: int,
-    ridge: float,
-    dtype: torch.dtype,
+    near: Neighbours, spread: Tensor, states: Tensor, n_anchors: int, ridge: float
 ) -> Tensor:
     """Noise [T N, N_F, d] of the same law, from class factors plus white noise.
 
     With X_J the factor [r, d] of class J in `spread`, sum_J N_J^(-1/2) X_J' e_J + ridge^(1/2) e has
-    the covariance that `_dense_noise` factorises, where all e are standard normal.
+    the covariance that `_pooled_roots` factorises, where all e are standard normal.
     """
-    n_classes, rank, width = spread.shape
+    (n_classes, rank, width), dtype = spread.shape, spread.dtype
     if ridge > 0:
         noise = normal(streams(states, "ridge"), (n_anchors, width), dtype)
         noise *= ridge**0.5

@@ -22,20 +22,14 @@ DENSE_WIDTH = 256
 
 @dataclass(frozen=True)
 class BaseStatistics(State):
-    """Statistics of C base classes.
+    """Statistics of C base classes."""
 
-    Attributes:
-        means: per view [C, d], zeros where the class lacks the view.
-        factors: per view [C, r, d] with factor' factor = covariance, zero rows as padding.
-        covariances: per view [C, d, d] where anchors are drawn from a dense covariance, else
-            an empty tensor.
-        available: bool [C, V], whether the class has the view.
-    """
-
-    means: tuple[Tensor, ...]
+    means: tuple[Tensor, ...]  # per view [C, d], zeros where the class lacks the view
+    # Per view [C, r, d] with factor' factor = covariance, zero rows as padding.
     factors: tuple[Tensor, ...]
+    # Per view [C, d, d] where anchors are drawn from a dense covariance, else an empty tensor.
     covariances: tuple[Tensor, ...]
-    available: Tensor
+    available: Tensor  # bool [C, V], whether the class has the view
 
     @property
     def n_classes(self) -> int:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewview.ground._errors import FewviewError
+from fewview.engine._parameters import choose
 from fewview.methods.ugda._base_statistics import BaseStatistics
+from fewview.numerics._distances import partial_distances
 
 # Entries of a matrix of distances that are made at once.
 BLOCK = 1 << 24
@@ -21,19 +22,15 @@ BLOCK = 1 << 24
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which of C base classes speak for every sample, m slots per sample: never a list of all.
+    """Which of C base classes speak for every sample, m slots per sample: never a list of all."""
 
-    Attributes:
-        classes: int64 [tasks, N, m], positions of base classes in rising order, no class twice;
-            slots that are not used hold C and come last.
-        everyone: bool [tasks, N], samples that nothing is known about, for which every class with
-            `available` speaks; their slots are not used.
-        available: bool [C].
-    """
-
+    # int64 [tasks, N, m], positions of base classes in rising order, no class twice; slots that are
+    # not used hold C and come last.
     classes: Tensor
+    # bool [tasks, N], samples that nothing is known about, for which every class with `available`
+    # speaks; their slots are not used.
     everyone: Tensor
-    available: Tensor
+    available: Tensor  # bool [C]
 
     @classmethod
     def of(cls, classes: Tensor, available: Tensor) -> Neighbours:
@@ -75,27 +72,19 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class ViewDistribution:
-    """Gaussians of N samples per task in every view.
+    """Gaussians of N samples per task in every view."""
 
-    Attributes:
-        means: per view [tasks, N, d].
-        neighbours: per view, the base classes J whose covariances are averaged.
-    """
-
-    means: tuple[Tensor, ...]
+    means: tuple[Tensor, ...]  # per view [tasks, N, d]
+    # Per view, the base classes J whose covariances are averaged.
     neighbours: tuple[Neighbours, ...]
 
 
 def retrieve_neighbours(
     views: tuple[Tensor, ...], mask: Tensor, base: BaseStatistics, n_neighbors: int
 ) -> Neighbours:
-    """The set J of every sample, of at most k V classes: its nearest ones in each view it has.
+    """The set J of every sample, of at most k V classes: its nearest k in each view it has.
 
-    Args:
-        views: per view [tasks, N, d].
-        mask: bool [tasks, N, V].
-        base: statistics of C base classes.
-        n_neighbors: k, base classes per available view.
+    Views are [tasks, N, d], their mask [tasks, N, V].
     """
     found = []
     for v, x in enumerate(views):
@@ -123,11 +112,7 @@ def retrieve_neighbours(
 def nearest_rows(rows: Tensor, points: Tensor, lengths: Tensor, count: int) -> Tensor:
     """Positions, int64 [n, count], of the points with the least |p|^2 - 2 x . p, block by block.
 
-    Args:
-        rows: x, [n, d].
-        points: p, [C, d].
-        lengths: |p|^2, [C]; infinite where a point must not be found.
-        count: how many, at most the number of finite lengths.
+    Rows x are [n, d], points p [C, d], and lengths |p|^2 infinite where one must not be found.
     """
     block = max(count, BLOCK // max(len(rows), 1))
     best = rows.new_empty(len(rows), 0)
@@ -151,17 +136,12 @@ def nearest_classes(
     int64 [tasks, N, min(count, C)], the nearest first; none where no class has any view. The other
     arguments are those of `retrieve_neighbours`.
     """
-    total = weight = views[0].new_zeros(*mask.shape[:2], base.n_classes)
-    for v, x in enumerate(views):
-        both = (mask[..., v, None] & base.available[:, v]).to(x)
-        means = base.means[v]
-        squares = (x * x).sum(-1, keepdim=True) - 2 * x @ means.T + (means * means).sum(-1)
-        total = total + both * squares / x.shape[-1]
-        weight = weight + both
     if not bool(base.available.any()):
-        return total.new_zeros(*mask.shape[:2], 0).long()
-    distance = torch.where(weight > 0, total / weight.clamp(min=1), torch.inf)
-    return distance.argsort(-1)[..., : min(count, base.n_classes)]
+        return mask.new_zeros(*mask.shape[:2], 0, dtype=torch.int64)
+    means = [centres.expand(len(mask), -1, -1) for centres in base.means]
+    available = base.available.expand(len(mask), -1, -1)
+    distance, shared = partial_distances(views, means, mask, available)
+    return torch.where(shared, distance, torch.inf).argsort(-1)[..., :count]
 
 
 def estimate_distribution(
@@ -177,6 +157,7 @@ def estimate_distribution(
     With `"code"`, as in the authors' released code, the sample has half of the weight whatever N_J
     is. The other arguments are those of `retrieve_neighbours`.
     """
+    choose("mean_rule", mean_rule, ("paper", "code"))
     chosen = retrieve_neighbours(views, mask, base, n_neighbors)
     means, neighbours = [], []
     for v, x in enumerate(views):
@@ -191,12 +172,7 @@ def estimate_distribution(
         count = near.counts().to(x.dtype)[..., None]  # N_J
         total = near.sums(base.means[v])
         centre = total / count  # Eq. 8 [eq:8], where the view is missing; and where it is there:
-        if mean_rule == "paper":
-            known = (x + total) / (count + 1)
-        elif mean_rule == "code":
-            known = 0.5 * (x + centre)
-        else:
-            raise FewviewError(f"mean_rule is {mean_rule!r}; it must be one of paper, code")
+        known = (x + total) / (count + 1) if mean_rule == "paper" else 0.5 * (x + centre)
         means.append(torch.where(mask[..., v, None], known, centre))
     return ViewDistribution(tuple(means), tuple(neighbours))
 

@@ -19,11 +19,7 @@ from fewview.numerics._optimise import make_adam, take_step
 
 @dataclass(frozen=True)
 class EvaluatorOptions:
-    """How the aggregation is run; see the parameters of `UGDA`.
-
-    Attributes:
-        start_rows: how many latent rows the Xavier bound of their start counts.
-    """
+    """How the aggregation is run; see the parameters of `UGDA`."""
 
     latent_dim: int = 512
     n_iter: int = 30
@@ -35,7 +31,7 @@ class EvaluatorOptions:
     train_nets: str = "all"
     reinit_first: bool = False
     shared_adam: bool = False
-    start_rows: int = 400 * 450
+    start_rows: int = 400 * 450  # how many latent rows the Xavier bound of their start counts
 
 
 Trace = Callable[[int, Tensor, Tensor, Tensor], None]
@@ -46,12 +42,6 @@ def aggregation_errors(latent: Tensor, features: Tensor, weights: Tensor, bias: 
 
     Its squares sum to the aggregation loss of the anchors A, Eq. 12 [eq:12], and with latent
     queries H and their completed views to that of the queries, Eq. 13 [eq:16].
-
-    Args:
-        latent: A or H, [tasks, n, L].
-        features: F, the views side by side, [tasks, n, D].
-        weights: [tasks or 1, L, D].
-        bias: [tasks or 1, 1, D].
     """
     errors = latent @ weights
     errors += bias
@@ -128,21 +118,15 @@ def aggregate_with_adam(
 ) -> tuple[Tensor, Tensor]:
     """Latent anchors [tasks, M, L] and queries [tasks, N_Q, L] after Algorithm 1, lines 4 to 26.
 
-    Args:
-        anchors: [tasks, M, D], views side by side.
-        queries: [tasks, N_Q, D].
-        view_dims: widths of the views; they sum to D.
-        seeds: int64 [tasks].
-        options: see `EvaluatorOptions`.
-        trace: called after every iteration with (iteration, loss [tasks], latent anchors,
-            latent queries as they would be placed by least squares).
+    A trace is called after every iteration with its number, the loss [tasks], latent anchors, and
+    latent queries as they would be placed by least squares.
     """
-    n_anchors, n_query, rate = anchors.shape[1], queries.shape[1], options.learning_rate
+    n_anchors, n_query = anchors.shape[1], queries.shape[1]
 
     def start(name: str, rows: int) -> tuple[Tensor, torch.optim.Adam]:
         shape = (rows, options.latent_dim)
         latent = _draw(seeds, shape, options.start_rows, anchors.dtype, name)
-        return latent, make_adam([latent], rate)
+        return latent, make_adam([latent], options.learning_rate)
 
     evaluator = Evaluator(seeds, view_dims, options, anchors)
     z, adam_z = start("latent", n_anchors + (n_query if options.shared_adam else 0))

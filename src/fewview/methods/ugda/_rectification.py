@@ -24,12 +24,8 @@ TERMS = ("cross_entropy", "entropy")
 def relation_logits(points: Tensor, centres: Tensor, logit_scale: float) -> Tensor:
     """Minus the squared distances |x - delta_c|^2 of Eq. 15 [eq:24], scaled: [tasks, n, K].
 
-    A term of x alone is left out; no softmax over classes notices.
-
-    Args:
-        points: x, latent anchors or queries, [tasks, n, L].
-        centres: delta, [tasks, K, L].
-        logit_scale: 1 as printed, 0.5 in the released code.
+    A term of x alone is left out; no softmax over classes notices. The scale is 1 as printed, 0.5
+    in the released code.
     """
     logits = points @ centres.transpose(1, 2) - 0.5 * (centres * centres).sum(-1)[:, None]
     return logits * (2 * logit_scale)
@@ -38,12 +34,8 @@ def relation_logits(points: Tensor, centres: Tensor, logit_scale: float) -> Tens
 class Objective:
     """The objective L_ce - L_se of Eq. 21 [eq:31], and its gradient in the centres.
 
-    Args:
-        anchors: [tasks, M, L].
-        members: [tasks, M, K], one-hot.
-        queries: [tasks, N_Q, L].
-        terms: which of `TERMS` are on.
-        logit_scale: see `relation_logits`.
+    Of anchors [tasks, M, L], their one-hot labels [tasks, M, K] and queries [tasks, N_Q, L];
+    `terms` says which of `TERMS` are on.
     """
 
     def __init__(
@@ -124,17 +116,11 @@ def random_rotation(width: int, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LinearClassifier:
-    """Logits (x - middle) . w_c + b_c.
+    """Logits (x - middle) . w_c + b_c."""
 
-    Attributes:
-        weights: [tasks, K, L].
-        offsets: [tasks, K].
-        middle: [tasks, 1, L].
-    """
-
-    weights: Tensor
-    offsets: Tensor
-    middle: Tensor
+    weights: Tensor  # [tasks, K, L]
+    offsets: Tensor  # [tasks, K]
+    middle: Tensor  # [tasks, 1, L]
 
     def __call__(self, points: Tensor) -> Tensor:
         """Logits [tasks, N, K] of points [tasks, N, L]."""
@@ -144,14 +130,9 @@ class LinearClassifier:
 
 
 def rectify_fast(objective: Objective, centres: Tensor, tolerance: float, max_iter: int) -> Tensor:
-    """Minimise until a task's objective is within `tolerance` of its lowest value.
+    """Minimise from some centres until a task's objective is within `tolerance` of its infimum.
 
-    Args:
-        objective: what to minimise.
-        centres: where to start, [tasks, K, L].
-        tolerance: gap to the infimum at which a task stops; not reached when the anchors cannot be
-            told apart, and then the gradient or the number of iterations decides.
-        max_iter: most iterations.
+    Where anchors cannot be told apart, the gradient or the number of iterations decides.
     """
     fit, double = fit_classifier(objective, centres, tolerance, max_iter), 2 * objective.scale
     near = (centres - fit.middle).mean(1, keepdim=True)
@@ -237,11 +218,6 @@ def centres_of(weights: Tensor, offsets: Tensor, near: Tensor) -> Tensor:
     With c_k = w_k - mean w + near + v, -|x - c_k|^2 / 2 differs from x . w_k + b_k by a term of x
     alone when w_k . v + b_k + |w_k - mean w + near|^2 / 2 is the same for all k, which the
     shortest such v achieves; there is one where the w_k span K - 1 dimensions.
-
-    Args:
-        weights: [tasks, K, L].
-        offsets: [tasks, K].
-        near: [tasks, 1, L], where the centres should lie about.
     """
     spread = weights - weights.mean(1, keepdim=True)
     placed = spread + near

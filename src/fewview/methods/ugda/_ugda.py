@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fewview.engine._contract import TUNED_SCALINGS, latent_batch
+from fewview.engine._contract import TUNED, latent_batch
 from fewview.engine._explaining import Explanation
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, follow_preset, gather_options
@@ -21,11 +21,7 @@ from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.methods.ugda._aggregation import aggregate_exactly
 from fewview.methods.ugda._anchors import sample_anchors
 from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense, stack_statistics
-from fewview.methods.ugda._distribution import (
-    estimate_distribution,
-    interpolate,
-    nearest_classes,
-)
+from fewview.methods.ugda._distribution import estimate_distribution, interpolate, nearest_classes
 from fewview.methods.ugda._evaluator import EvaluatorOptions, Trace, aggregate_with_adam
 from fewview.methods.ugda._groups import statistics_alone
 from fewview.methods.ugda._rectification import (
@@ -184,10 +180,7 @@ class UGDA(Method):
         deterministic=False,
         iterative=True,
     )
-    tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "scaling": TUNED_SCALINGS,
-        "n_neighbors": (1, 2),
-    }
+    tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "n_neighbors": (1, 2)}
 
     def validate(self) -> None:
         """Check hyper-parameters."""
@@ -282,13 +275,9 @@ class UGDA(Method):
             batch = pad(batch, self.padding, means)
             supports, queries = batch.support, batch.query
         if self.n_neighbors > 0:
-            around_s, around_q = (
-                estimate_distribution(views, mask, state, self.n_neighbors, settings["mean_rule"])
-                for views, mask in (
-                    (batch.support, batch.support_mask),
-                    (batch.query, batch.query_mask),
-                )
-            )
+            how = (state, self.n_neighbors, settings["mean_rule"])
+            around_s = estimate_distribution(batch.support, batch.support_mask, *how)
+            around_q = estimate_distribution(batch.query, batch.query_mask, *how)
             queries = interpolate(queries, batch.query_mask, around_q)
             if self.n_anchors == 0:
                 supports = interpolate(supports, batch.support_mask, around_s)
@@ -320,10 +309,9 @@ class UGDA(Method):
         if objective is None:
             return before, before
         settings = self.settings()
-        if settings["rectifier"] == "adam":
-            steps, rate = settings["rectify_steps"], self.rectify_rate
-            return before, rectify_with_adam(objective, before, steps, rate)
         steps = settings["rectify_steps"]
+        if settings["rectifier"] == "adam":
+            return before, rectify_with_adam(objective, before, steps, self.rectify_rate)
         return before, rectify_fast(objective, before, self.rectify_tolerance, steps)
 
     def _start(
