@@ -1,7 +1,8 @@
 """What a sample is: `MultiViewData`, named feature blocks with rows that may be missing.
 
 Everything in fewview that holds samples is one of these. It is immutable, knows its own missing
-views, and can be sliced by rows, so that scikit-learn's splitters take it for an ordinary X.
+views, and can be sliced by rows, so that scikit-learn's splitters take it for an ordinary X. What
+only some samples need (files, frames, summaries) is imported where it is used.
 """
 
 from __future__ import annotations
@@ -10,15 +11,11 @@ import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._file_contents import Contents, Tables
-from fewview.files._formats import read_contents, write_contents
-from fewview.files._limits import naming
 from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._blocks import (
@@ -30,10 +27,11 @@ from fewview.samples._blocks import (
     frozen,
     settle_rows,
 )
-from fewview.samples._frames import frame_tables
-from fewview.samples._joins import join_tables
 from fewview.samples._labels import as_ids, as_labels, encode_labels, rows_text
-from fewview.samples._overview import Summary, summarise
+
+if TYPE_CHECKING:
+    from fewview.files._file_contents import Contents, Tables
+    from fewview.samples._overview import Summary
 
 
 class MultiViewData:
@@ -149,6 +147,8 @@ class MultiViewData:
             >>> MultiViewData.from_frames({"rna": rna, "scan": scan}).ids.tolist()
             ['a', 'b', 'c']
         """
+        from fewview.samples._frames import frame_tables
+
         return cls.from_contents(frame_tables(frames, labels, key, name), partial_rows)
 
     @classmethod
@@ -156,6 +156,9 @@ class MultiViewData:
         cls, contents: Contents | Tables, partial_rows: PartialRows = "error"
     ) -> MultiViewData:
         """Make samples of what a file says, or of tables that are still to be joined by key."""
+        from fewview.files._file_contents import Tables
+        from fewview.samples._joins import join_tables
+
         if isinstance(contents, Tables):
             contents = join_tables(contents, partial_rows)
         return cls(**vars(contents), partial_rows=partial_rows)
@@ -204,11 +207,17 @@ class MultiViewData:
 
         Example:
             >>> import tempfile
+            >>> from pathlib import Path
             >>> file = Path(tempfile.mkdtemp()) / "pets.npz"
             >>> np.savez(file, view_image=np.ones((2, 3)), y=np.array([0, 1]))
             >>> MultiViewData.read(file)
             MultiViewData(pets: 2 samples, views: image[3], 2 classes, 0.0% missing)
         """
+        from pathlib import Path
+
+        from fewview.files._formats import read_contents
+        from fewview.files._limits import naming
+
         check_word(f"partial_rows={partial_rows!r}", partial_rows, PARTIAL_ROWS)
         with naming(Path(path)):
             return cls.from_contents(read_contents(Path(path), labels), partial_rows)
@@ -227,6 +236,7 @@ class MultiViewData:
 
         Example:
             >>> import tempfile
+            >>> from pathlib import Path
             >>> folder = Path(tempfile.mkdtemp()) / "pets"
             >>> data = MultiViewData({"image": [[1.0, 2.0]]}, labels=["cat"], ids=["tom"])
             >>> data.write(folder, format="csv")
@@ -236,6 +246,12 @@ class MultiViewData:
             >>> MultiViewData.read(folder) == data
             True
         """
+        from pathlib import Path
+
+        from fewview.files._file_contents import Contents
+        from fewview.files._formats import write_contents
+        from fewview.files._limits import naming
+
         labels = None if self.labels is None else self.labels.tolist()
         ids = None if self.ids is None else self.ids.tolist()
         contents = Contents(self._views, labels, ids, self.columns, self.name)
@@ -580,6 +596,8 @@ class MultiViewData:
             ... # doctest: +ELLIPSIS
             1 sample...
         """
+        from fewview.samples._overview import summarise
+
         return summarise(self)
 
     def plot_patterns(self, ax: Any = None) -> Any:
