@@ -1,26 +1,7 @@
 """The front of all file formats: reading and writing `Contents`.
 
-Formats live in modules of their own and join in two small registries below. Whatever is wrong with
-a file comes out as a `FewviewError` that names it, nothing is ever unpickled or executed, and
-inputs are never changed. Foreign binary formats (MATLAB, HDF5, parquet) are read in a process of
-their own, under limits.
-
-**`.npz`**: `view_<name>` arrays [samples, width] with NaN rows where a view is missing; optional
-`y`, `ids`, `columns_<name>`, and any further per-row arrays such as `split`
-(`read_npz_column`). `y` without `classes` holds the labels themselves. With `classes`, an integer
-`y` holds positions in it and -1 for unlabelled samples; this is what `write` makes of all labels
-but plain integers.
-
-**Folder**: `<view>.csv`, `<view>.parquet` (a column `id`, the others are features; a sample that
-lacks the view has no row) or `<view>.npy` (NaN rows where missing, rows in the order of `ids.csv`);
-`labels.csv` or `labels.parquet` with columns `id` and `label`; optionally `ids.csv` or
-`ids.parquet` with the samples in order. `write` adds `fewview.json`, which keeps what tables cannot
-say (order of views, kinds of ids and labels, number types), so that reading gives back exactly what
-was written. Without it, ids and labels in csv files are integers where all of them are written like
-one, else text; empty cells, NA and NaN are missing; numbers are float32 where that loses nothing,
-else float64.
-
-**`.mat`**: MATLAB v4 to v7.3, see `_matlab.py`. **`.h5ad`**, **`.h5mu`**: see `_annotated.py`.
+Formats live in modules of their own and join in the two small registries below; what they look like
+is written in `docs/formats.md`. Whatever is wrong with a file comes out as a `FewviewError`.
 """
 
 from __future__ import annotations

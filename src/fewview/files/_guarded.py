@@ -42,25 +42,28 @@ _NO_MEMORY = "memory allocation failed|unable to allocate"
 _NOT_THE_FILE = r"unexpected keyword argument|positional argument|^module '\S+' has no attribute"
 
 
-def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **options: Any) -> Any:
-    """Read files in a child process; limits follow from the sum of their sizes.
+def load(
+    reader: Callable[..., Any], parsers: Sequence[str], called: str, path: Path, **options: Any
+) -> Any:
+    """Read a file in a child process.
 
     Args:
-        reader: a function at the top of a module that has `import_parsers(paths)` as well. It is
-            called there with the paths, `memory` in bytes and the options, and gives dicts, lists,
-            plain values and arrays of numbers.
+        reader: a function at the top of a module. It is called there with the path, `memory` in
+            bytes and the options, and gives dicts, lists, plain values and arrays of numbers.
+        parsers: modules that it needs, imported before limits hold.
         called: how messages call such a file.
-        paths: the files.
+        path: the file; limits follow from its size.
         options: plain values for the reader.
     """
-    size = sum(path.stat().st_size for path in paths)
+    size = path.stat().st_size
     memory, seconds = memory_limit(size), time_limit(size)
     request = {
         "module": reader.__module__,
         "function": reader.__name__,
+        "parsers": parsers,
         "called": called,
-        "paths": [os.fspath(path.resolve()) for path in paths],
-        "options": options,
+        "path": os.fspath(path.resolve()),
+        "options": {**options, "memory": memory},
         "memory": memory,
         "seconds": seconds,
     }
@@ -86,10 +89,10 @@ def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **optio
 
 
 def load_contents(
-    reader: Callable[..., Any], called: str, path: Path, labels: str | None
+    reader: Callable[..., Any], parsers: Sequence[str], called: str, path: Path, labels: str | None
 ) -> Contents:
-    """Read one file of a whole data set in a child process; see `load`."""
-    found = load(reader, called, [path], labels=labels)
+    """Read a file with a whole data set in a child process; see `load`."""
+    found = load(reader, parsers, called, path, labels=labels)
     try:
         return Contents(**found, name=path.stem)
     except TypeError as error:
@@ -292,9 +295,9 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints must not look like a reply
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        home = importlib.import_module(request["module"])
-        home.import_parsers([Path(path) for path in request["paths"]])
-        reader = getattr(home, request["function"])
+        reader = getattr(importlib.import_module(request["module"]), request["function"])
+        for parser in request["parsers"]:
+            importlib.import_module(parser)
         replies.write(b"ready\n")
         replies.flush()
         folder = Path(request["folder"])
@@ -311,8 +314,7 @@ def _answer(reader: Any, request: dict[str, Any], folder: Path) -> str:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", FewviewWarning)
-            paths = [Path(path) for path in request["paths"]]
-            content = reader(paths, memory=request["memory"], **request["options"])
+            content = reader(Path(request["path"]), **request["options"])
         reply = {"content": content, "warnings": [str(entry.message) for entry in caught]}
         return json.dumps(reply, default=lambda value: _pack(value, folder))
     except Exception as error:

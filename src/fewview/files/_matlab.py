@@ -1,22 +1,8 @@
 """MATLAB `.mat` files, v4 to v7.2 with scipy and v7.3 (which is HDF5) with h5py.
 
-**Views** are the cells of the cell array `X`, called `view0`, `view1`, ... (or as the cell array
-`view_names` says); without it those of the only cell array of matrices; without any, all matrices
-that have as many rows or columns as there are labels, called like their variables.
-
-**Labels** are the first of `Y`, `y`, `gt`, `truelabel`, `labels`, `label`, `gnd`, `truth` that is a
-row or a column (of numbers or texts), or the variable that is asked for. Where it is a cell array
-with one such column per view, as `truelabel` often is, all of them must agree.
-
-**Which way up**: samples are rows or columns, whichever there are as many of as labels. Where a
-view has both (it is square), it lies as the other views do; where they do not decide it either, its
-rows are the samples, and a warning says so. Without labels samples are rows, unless all views have
-the same number of columns and not of rows.
-
-A row of NaN is a missing view. Structs, objects, function handles and complex numbers are refused.
-`write_matlab` writes v7 files that MATLAB and Octave read (`X`, `Y`, `view_names`, `ids`,
-`classes`, `columns`) and adds `fewview`, a JSON text, so that reading gives back exactly what was
-written.
+First a file becomes variables, then it is decided which of them are views and labels and which way
+up they lie (`docs/formats.md` has the rules). `write_matlab` adds `fewview`, a JSON text, so that
+reading gives back exactly what was written.
 """
 
 from __future__ import annotations
@@ -47,7 +33,8 @@ NOTE = "fewview"
 
 def read_matlab(path: Path, labels: str | None) -> Contents:
     """Read a `.mat` file in a child process; `labels` is the variable that holds them."""
-    return load_contents(load_matlab, "MATLAB", path, labels)
+    parsers = ["scipy.sparse", "h5py" if _is_hdf5(path) else "scipy.io"]
+    return load_contents(load_matlab, parsers, "MATLAB", path, labels)
 
 
 # ------------------------------------------------------------------ reading, in the child process
@@ -64,19 +51,8 @@ class _Refused:
 _Value = Any
 
 
-def import_parsers(paths: Sequence[Path]) -> None:
-    """Import what reading needs, before limits hold (in the child process)."""
-    import scipy.sparse
-
-    if _is_hdf5(paths[0]):
-        import h5py  # noqa: F401
-    else:
-        import scipy.io  # noqa: F401
-
-
-def load_matlab(paths: Sequence[Path], memory: int, labels: str | None) -> dict[str, Any]:
+def load_matlab(path: Path, memory: int, labels: str | None) -> dict[str, Any]:
     """Read a `.mat` file (in the child process) into the fields of `Contents`."""
-    path = paths[0]
     variables = _variables_of_hdf5(path, memory) if _is_hdf5(path) else _variables(path, memory)
     if not variables:
         raise FewviewError("holds no variables")
