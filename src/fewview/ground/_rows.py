@@ -26,11 +26,10 @@ _LATEX = {
 def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     """Write rows as aligned text, for logs and machines without rich."""
     lines = [list(columns), *_texts(rows, columns)]
-    aligned = [
-        [text.rjust(width) if _numeric(rows, column) else text.ljust(width) for text in texts]
-        for column, texts in zip(columns, zip(*lines, strict=True), strict=True)
-        for width in [max(map(len, texts))]
-    ]
+    aligned = []
+    for column, texts in zip(columns, zip(*lines, strict=True), strict=True):
+        width, right = max(map(len, texts)), _numeric(rows, column, truths=False)
+        aligned.append([text.rjust(width) if right else text.ljust(width) for text in texts])
     return "\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True))
 
 
@@ -38,9 +37,12 @@ def _texts(rows: Sequence[Row], columns: Sequence[str]) -> list[list[str]]:
     return [[cell_text(row.get(column)) for column in columns] for row in rows]
 
 
-def _numeric(rows: Sequence[Row], column: str) -> bool:
-    values = [row.get(column) for row in rows]
-    return all(isinstance(v, (int, float, type(None))) and not isinstance(v, bool) for v in values)
+def _numeric(rows: Sequence[Row], column: str, truths: bool) -> bool:
+    """Whether a column holds numbers and None alone; `truths` are numbers too where so said."""
+    values = [row.get(column) for row in rows if truths or not isinstance(row.get(column), bool)]
+    return len(values) == len(rows) and all(
+        v is None or isinstance(v, (int, float)) for v in values
+    )
 
 
 def cell_text(value: Any) -> str:
@@ -88,7 +90,7 @@ def render(rows: Sequence[Row], columns: Sequence[str], format: str = "table") -
     if format == "latex":
         lines = [list(columns), *_texts(rows, columns)]
         head, *body = (" & ".join(map(tex, line)) + r" \\" for line in lines)
-        kinds = "".join("r" if _numeric(rows, column) else "l" for column in columns)
+        kinds = "".join("r" if _numeric(rows, column, truths=True) else "l" for column in columns)
         begin, end = rf"\begin{{tabular}}{{{kinds}}}", r"\end{tabular}"
         return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", end])
     if format == "parquet":
