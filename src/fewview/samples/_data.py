@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from os import PathLike
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,8 @@ from fewview.samples._labels import as_ids, as_labels, encode_labels, rows_text
 if TYPE_CHECKING:
     from fewview.files._file_contents import Contents, Tables
     from fewview.samples._overview import Summary
+
+WHOLE = (slice(None), ...)  # an index that leaves nothing out
 
 
 class MultiViewData:
@@ -271,34 +275,26 @@ class MultiViewData:
         items = list(parts)
         if not items:
             raise FewviewError("concat needs at least one MultiViewData")
-        names: dict[str, int] = {}
+        widths: dict[str, int] = {}
+        columns: dict[str, tuple[str, ...]] = {}
         for item in items:
             for view, width in item.view_dims.items():
-                if names.setdefault(view, width) != width:
+                if widths.setdefault(view, width) != width:
                     raise FewviewError(
-                        f"view {view!r} is {names[view]} wide in one part and {width} in another"
+                        f"view {view!r} is {widths[view]} wide in one part and {width} in another"
                     )
-        columns: dict[str, tuple[str, ...]] = {}
-        for view in names:
-            known = {item.columns[view] for item in items if view in item.columns}
-            if len(known) > 1 and len({frozenset(c) for c in known}) > 1:
-                raise FewviewError(f"view {view!r} has different columns in different parts")
-            if known:
-                columns[view] = next(i.columns[view] for i in items if view in i.columns)
+            for view, names in item.columns.items():
+                if set(columns.setdefault(view, names)) != set(names):
+                    raise FewviewError(f"view {view!r} has different columns in different parts")
         items = [item._in_column_order(columns) for item in items]
-        blocks: dict[str, FloatArray] = {}
-        for view, width in names.items():
-            rows = [
-                item._views.get(view, np.full((len(item), width), np.nan, dtype=np.float32))
-                for item in items
-            ]
-            blocks[view] = np.concatenate(rows)
-        labels: list[Hashable] | None = None
+        blocks = {
+            view: np.concatenate([item._block(view, width) for item in items])
+            for view, width in widths.items()
+        }
+        labels = ids = None
         if any(item.labels is not None for item in items):
-            labels = []
-            for item in items:
-                labels += [None] * len(item) if item.labels is None else item.labels.tolist()
-        ids = None
+            known = ([None] * len(i) if i.labels is None else i.labels.tolist() for i in items)
+            labels = [*chain.from_iterable(known)]
         if all(item.ids is not None for item in items):
             ids = [i for item in items if item.ids is not None for i in item.ids.tolist()]
         return cls(blocks, labels, ids=ids, columns=columns, name=items[0].name)
@@ -398,13 +394,11 @@ class MultiViewData:
 
     def __getitem__(self, key: Any) -> MultiViewData:
         if isinstance(key, tuple):
-            rest = key[1:]
-            whole = (isinstance(part, slice) and part == slice(None) for part in rest)
-            if not all(part is Ellipsis or full for part, full in zip(rest, whole, strict=True)):
+            if not all(isinstance(p, (slice, EllipsisType)) and p in WHOLE for p in key[1:]):
                 raise FewviewError(
                     "MultiViewData is indexed by rows only; use select_views() for columns"
                 )
-            key = key[0] if key else slice(None)
+            key = key[0] if key else ...
         if key is Ellipsis:
             key = slice(None)
         if isinstance(key, str):
@@ -441,6 +435,14 @@ class MultiViewData:
         parts = {name: getattr(self, name) for name in ("mask", "labels", "ids", "columns", "name")}
         return MultiViewData.unchecked(**{"views": self._views, **parts, **changes})
 
+    def _checked(
+        self, views: Any, columns: Mapping[str, Sequence[str]], mask: Any = None
+    ) -> MultiViewData:
+        """The same samples with other views, which are still to be checked."""
+        return MultiViewData(
+            views, self.labels, ids=self.ids, mask=mask, columns=columns, name=self.name
+        )
+
     def select_views(self, names: Sequence[str]) -> MultiViewData:
         """Keep only these views, in this order; samples left without any view are an error.
 
@@ -451,13 +453,8 @@ class MultiViewData:
         chosen = {name: self.view(name) for name in names}
         if not chosen:
             raise FewviewError("select_views needs at least one view")
-        return MultiViewData(
-            chosen,
-            self.labels,
-            ids=self.ids,
-            columns={view: self.columns[view] for view in chosen if view in self.columns},
-            name=self.name,
-        )
+        columns = {view: self.columns[view] for view in chosen if view in self.columns}
+        return self._checked(chosen, columns)
 
     def drop_views(self, names: Sequence[str]) -> MultiViewData:
         """Leave these views out; samples left without any view are an error."""
@@ -473,14 +470,8 @@ class MultiViewData:
             0.5
         """
         given = as_mask(mask, self.n_samples, self.n_views)
-        return MultiViewData(
-            self._views,
-            self.labels,
-            ids=self.ids,
-            mask=self.mask if given is None else self.mask & given,
-            columns=self.columns,
-            name=self.name,
-        )
+        both = self.mask if given is None else self.mask & given
+        return self._checked(self._views, self.columns, both)
 
     def with_labels(self, labels: Iterable[Hashable] | None) -> MultiViewData:
         """Return the same samples with other labels."""
@@ -526,15 +517,14 @@ class MultiViewData:
                     "both must hold the same features"
                 )
         arranged = self._in_column_order(reference.columns, what)
-        blocks = {
-            view: arranged._views.get(
-                view, np.full((self.n_samples, width), np.nan, dtype=np.float32)
-            )
-            for view, width in dims.items()
-        }
-        return MultiViewData(
-            blocks, self.labels, ids=self.ids, columns=reference.columns, name=self.name
-        )
+        blocks = {view: arranged._block(view, width) for view, width in dims.items()}
+        return self._checked(blocks, reference.columns)
+
+    def _block(self, view: str, width: int) -> FloatArray:
+        """The block of a view, rows of NaN where there is none."""
+        if view in self._views:
+            return self._views[view]
+        return np.full((self.n_samples, width), np.nan, dtype=np.float32)
 
     def _in_column_order(
         self, columns: Mapping[str, tuple[str, ...]], what: str = "data"
