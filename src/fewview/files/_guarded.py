@@ -21,6 +21,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import date, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -101,7 +102,7 @@ def load_contents(
 
 @contextmanager
 def kept_reader() -> Iterator[None]:
-    """Use one child process for all foreign files read inside the block.
+    """Use one child process for all foreign files read inside the block (by the same thread).
 
     By default every file gets a process of its own, which takes from half a second (MATLAB) to two
     seconds (AnnData) to start. A process that crashed or was stopped is replaced.
@@ -110,34 +111,27 @@ def kept_reader() -> Iterator[None]:
         >>> with kept_reader():
         ...     pass  # read many files
     """
-    global _kept
-    with _lock:
-        mine = _Reader() if _kept is None else None  # else a block around this one has it
-        _kept = _kept or mine
-    try:
-        yield
-    finally:
-        if mine is not None:
-            with _lock:
-                _kept = None
-            mine.stop()
-
-
-_lock = threading.RLock()
-_kept: _Reader | None = None
+    with _reader() as reader:
+        token = _kept.set(reader)
+        try:
+            yield
+        finally:
+            _kept.reset(token)
 
 
 @contextmanager
 def _reader() -> Iterator[_Reader]:
-    if _kept is not None:
-        with _lock:
-            yield _kept
-        return
-    reader = _Reader()
+    """The process that a block around this one keeps, or a new one."""
+    kept = _kept.get()
+    reader = kept or _Reader()
     try:
         yield reader
     finally:
-        reader.stop()
+        if kept is None:
+            reader.stop()
+
+
+_kept: ContextVar[_Reader | None] = ContextVar("_kept", default=None)
 
 
 class _Reader:
