@@ -121,21 +121,18 @@ def _content(
     parts: dict[str, tuple[_Frame, NDArray[Any]]] | None = None,
 ) -> dict[str, Any]:
     """Put together what was found, with what `uns/fewview` says about it."""
-    note = _note(file)
-    ids: list[Any] | None = obs.index
-    if note is not None:
-        known = [name for name in note.views if name in views]
-        views = {name: views[name] for name in [*known, *(v for v in views if v not in known)]}
-        for name in known:
-            columns.pop(name, None)
-            names = note.views[name]["columns"]
-            if names is not None and len(names) == views[name].shape[1]:
-                columns[name] = names
-        ids = None
-        if note.ids is not None and note.ids != "none":
-            ids = [_typed(note.ids, value, "id") for value in obs.index]
-    found = _labels(obs, parts or {}, labels, quiet=note is not None)
-    if found is not None and note is not None and note.labels == "json" and labels is None:
+    note = _note(file) or Note(ids="str")
+    views = {name: views[name] for name in note.views if name in views} | views
+    for name in note.views.keys() & views:
+        columns.pop(name, None)
+        names = note.views[name]["columns"]
+        if names is not None and len(names) == views[name].shape[1]:
+            columns[name] = names
+    ids = None
+    if note.ids is not None and note.ids != "none":
+        ids = [_typed(note.ids, value, "id") for value in obs.index]
+    found = _labels(obs, parts or {}, labels, quiet=bool(note.views))
+    if found is not None and note.labels == "json" and labels is None:
         found = [None if value is None else _typed("json", value, "label") for value in found]
     return {"views": views, "labels": found, "ids": ids, "columns": columns}
 

@@ -55,20 +55,15 @@ def read_folder(path: Path, labels: str | None) -> Tables:
         keyed = None if label_file is None else read_columns(label_file, column)
     sources = [*(keys for keys, _, _ in raw.values()), order, keyed[0] if keyed else None]
     typed = _id_reader([keys for keys in sources if keys is not None], note.ids)
-    known = note.ids is not None
-    ordered = None if order is None else typed(order)
+    order = None if order is None else typed(order)
     found = None
     if keyed is not None:
         kind = note.labels if labels is None else None
         found = KeyedLabels(typed(keyed[0]), _labels(*keyed, kind))
-    return Tables(
-        {view: _table(files[view].name, raw[view], typed, ordered, known) for view in views},
-        found,
-        order=ordered,
-        trusted=known,
-        named=note.ids != "none",
-        name=path.resolve().name or None,
-    )
+    known = note.ids is not None
+    tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in views}
+    name = path.resolve().name or None
+    return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
 
 
 def _table_files(folder: Path) -> dict[str, Path]:

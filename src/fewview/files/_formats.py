@@ -60,12 +60,12 @@ def write_contents(contents: Contents, path: Path, format: str | None = None) ->
     """Write a file, or a new folder of tables; `MultiViewData.write` names it in messages."""
     suffix = path.suffix.lower()
     if format is None:
-        if suffix and suffix not in _READERS:
+        if suffix in TABLES:
             raise FewviewError(
-                _unsupported(suffix)
-                if suffix not in TABLES
-                else f"name a folder and give format={suffix[1:]!r}; it gets a table per view"
+                f"name a folder and give format={suffix[1:]!r}; it gets a table per view"
             )
+        if suffix and suffix not in _READERS:
+            raise FewviewError(_unsupported(suffix))
         format = suffix[1:] or "csv"
     if format not in _WRITERS:
         raise FewviewError(f"unknown format {format!r}; the formats are {', '.join(_WRITERS)}")
