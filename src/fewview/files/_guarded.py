@@ -46,15 +46,11 @@ _NOT_THE_FILE = r"unexpected keyword argument|positional argument|^module '\S+' 
 def load(
     reader: Callable[..., Any], parsers: Sequence[str], called: str, path: Path, **options: Any
 ) -> Any:
-    """Read a file in a child process.
+    """Read a file in a child process, under limits that follow from its size.
 
-    Args:
-        reader: a function at the top of a module. It is called there with the path, `memory` in
-            bytes and the options, and gives dicts, lists, plain values and arrays of numbers.
-        parsers: modules that it needs, imported before limits hold.
-        called: how messages call such a file.
-        path: the file; limits follow from its size.
-        options: plain values for the reader.
+    The reader, a function at the top of a module, is called there with the path, `memory` in bytes
+    and the options (plain values); it gives dicts, lists, plain values and arrays of numbers. The
+    modules `parsers` are imported before limits hold. Messages say that the file is `called` so.
     """
     size = path.stat().st_size
     memory, seconds = memory_limit(size), time_limit(size)
