@@ -26,13 +26,14 @@ from typing import Any
 import floors
 import numpy as np
 from memory import peak_memory
+from numpy.lib.format import open_memmap
 from table import RESULTS, describe_machine
 
 from fewview.engine._registry import create
 from fewview.engine._streaming import BaseStream
 from fewview.ground._draws import raw, stream_key
 from fewview.methods.marginal._settings import Settings
-from fewview.samples._parts import NpyFolder, write_npy
+from fewview.samples._parts import NpyFolder
 
 METHODS = {"marginal": "marginal:settings=default", "ugda": "ugda"}
 SAMPLE = 20_000
@@ -45,7 +46,7 @@ def write(folder: Path, rows: int, width: int, classes: int) -> None:
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     means = rng.normal(size=(classes, width)).astype(np.float32)
-    view = write_npy(folder / "features.npy", (rows, width), np.float32)
+    view = open_memmap(folder / "features.npy", "w+", np.float32, (rows, width))
     keys = raw(np.array(stream_key("streaming"), dtype=np.uint64), rows)
     labels = (keys % np.uint64(classes)).astype(np.int64)
     np.save(folder / "labels.npy", labels)

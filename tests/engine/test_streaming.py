@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.lib.format import open_memmap
 
 from fewview import FewviewError, MultiViewData, create
 from fewview.engine._streaming import BaseStream
 from fewview.methods.marginal._marginal import MarginalState
 from fewview.methods.ugda._base_statistics import BaseStatistics
-from fewview.samples._parts import NpyFolder, write_npy
+from fewview.samples._parts import NpyFolder
 from fewview.samples._scaling import SCALINGS, fit_scaling
 
 WIDTHS = {"image": 12, "text": 5}
@@ -294,7 +295,7 @@ for name in ("ugda", "marginal:settings=default"):
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     n, width = 100_000, 128
-    block = write_npy(tmp_path / "image.npy", (n, width), np.float32)
+    block = open_memmap(tmp_path / "image.npy", "w+", np.float32, (n, width))
     rng = np.random.default_rng(0)
     for start in range(0, n, 10_000):
         block[start : start + 10_000] = rng.random((10_000, width), dtype=np.float32)

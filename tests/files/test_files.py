@@ -730,6 +730,14 @@ def test_damaged_folders(draw: st.DataObject, format: str) -> None:
         outcome(folder)
 
 
+def test_a_note_that_does_not_say_the_type_of_numbers(tmp_path: Path) -> None:
+    data = MultiViewData({"a": [[1.0], [2.0]]}, ids=[1, 2])
+    write(data, tmp_path / "f", format="csv")
+    note = tmp_path / "f" / "fewview.json"
+    note.write_text(note.read_text().replace('"dtype": "float32",', ""))
+    assert read(tmp_path / "f") == data
+
+
 # ------------------------------------------------------------------ names and places
 
 

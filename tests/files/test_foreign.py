@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 
@@ -141,17 +142,28 @@ def test_chatter_and_warnings(file: Path, tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_reader_can_be_kept_and_is_replaced_when_it_dies(file: Path) -> None:
     with foreign.kept_reader():
         read(file)
-        assert foreign._kept is not None
-        process = foreign._kept.process
+        kept = foreign._kept.get()
+        assert kept is not None
+        process = kept.process
         with foreign.kept_reader():
             read(file)
-        assert foreign._kept.process is process
+        assert foreign._kept.get() is kept
+        assert kept.process is process
         assert process is not None
         process.kill()
         process.wait()
         assert read(file).view_dims == {"a": 3}
-        assert foreign._kept.process is not process
-    assert foreign._kept is None
+        assert kept.process is not process
+    assert foreign._kept.get() is None
+    assert kept.process is None
+
+
+def test_threads_do_not_share_a_reader(file: Path) -> None:
+    with foreign.kept_reader(), ThreadPoolExecutor(3) as pool:
+        assert {data.n_samples for data in pool.map(read, [file] * 3)} == {2}
+        kept = foreign._kept.get()
+        assert kept is not None
+        assert kept.process is None, "only the thread of the block uses it"
 
 
 def test_modules_beside_the_file_are_not_imported(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fewview.ground._rows import render, save
+from fewview.ground._errors import shorten
+from fewview.ground._rows import cell_text, plain_table, render, save
 from fewview.results._summaries import pivot
 from fewview.samples import FewviewError
 
@@ -59,3 +60,15 @@ def test_parquet_round_trip(tmp_path: Path) -> None:
         "method": ["proto", "proto"],
         "split_low": [75.6, None],
     }
+
+
+def test_values_for_people() -> None:
+    assert [cell_text(value) for value in (1.23456, None, 3, 0.00012, True, [1, 2])] == [
+        "1.23", "", "3", "0.00012", "yes", "1; 2",
+    ]  # fmt: skip
+    assert shorten([1, 2, 3], limit=2) == "1, 2 and 1 more"
+
+
+def test_numbers_are_aligned_to_the_right() -> None:
+    rows = [{"method": "proto", "accuracy": 83.456}]
+    assert plain_table(rows, ["method", "accuracy"]) == "method  accuracy\nproto      83.46"

@@ -544,3 +544,13 @@ def test_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_samples_that_never_saw_a_file_load_no_file_formats() -> None:
+    probe = (
+        "import sys, fewview\n"
+        "fewview.MultiViewData({'a': [[1.0]]}, labels=[0])[[0]].with_labels([1])\n"
+        "print(*[m for m in sys.modules if m.startswith('fewview.files.')])"
+    )
+    run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []

@@ -9,7 +9,8 @@ library.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import factorial
+from itertools import combinations_with_replacement
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -101,23 +102,13 @@ def _rounded(block: FloatArray) -> NDArray[np.float32]:
 
 
 def _fourier_magnitudes(grey: FloatArray) -> FloatArray:
-    """Low frequencies of the two-dimensional spectrum, magnitude only, [n, 40].
-
-    Magnitudes ignore where on the paper the digit stands. The image is padded to 16 x 16, which
-    samples the spectrum twice as finely; magnitudes are divided by the total ink, which is the
-    value at frequency zero and therefore left out. One half of the plane is enough, the spectrum
-    of a real image being symmetric.
-    """
+    """Low frequencies of half the spectrum, padded to 16 x 16, magnitude per total ink, [n, 40]."""
     spectrum = np.abs(np.fft.fft2(grey, s=(2 * SIDE, 2 * SIDE)))
-    frequencies = [
-        (row, column)
-        for row in range(-FOURIER_CUT, FOURIER_CUT + 1)
-        for column in range(FOURIER_CUT + 1)
-        if column > 0 or row > 0
-    ]
-    rows, columns = np.array(frequencies).T
+    rows, columns = np.mgrid[-FOURIER_CUT : FOURIER_CUT + 1, : FOURIER_CUT + 1].reshape(2, -1)
+    # Frequency zero is the total ink itself, and the other half is symmetric.
+    kept = (columns > 0) | (rows > 0)
     ink = grey.sum(axis=(1, 2))
-    magnitudes: FloatArray = spectrum[:, rows % (2 * SIDE), columns] / ink[:, None]
+    magnitudes: FloatArray = spectrum[:, rows[kept] % (2 * SIDE), columns[kept]] / ink[:, None]
     return magnitudes
 
 
@@ -129,37 +120,23 @@ def _profile_correlations(grey: FloatArray) -> FloatArray:
     to 3; a profile with itself at shifts 1 to 3 only, as shift 0 gives one.
     """
     turned = grey.transpose(0, 2, 1)
-    profiles = np.stack(
-        [
-            _way_to_ink(grey),
-            _way_to_ink(grey[:, :, ::-1]),
-            _way_to_ink(turned),
-            _way_to_ink(turned[:, :, ::-1]),
-            grey.sum(axis=2) / FULL,
-            grey.sum(axis=1) / FULL,
-        ],
-        axis=1,
-    )
+    edges = (grey, grey[:, :, ::-1], turned, turned[:, :, ::-1])
+    ink = (grey.sum(axis=2) / FULL, grey.sum(axis=1) / FULL)
+    profiles = np.stack([*map(_way_to_ink, edges), *ink], axis=1)
     length = np.sqrt((profiles**2).sum(axis=2, keepdims=True))
     # An edge with ink all along it has a profile of zeros; it correlates with nothing.
     profiles = profiles / np.where(length > 0, length, 1.0)
     columns = []
-    for first in range(6):
-        for second in range(first, 6):
-            shifts = range(1 if first == second else -PROFILE_SHIFTS, PROFILE_SHIFTS + 1)
-            for shift in shifts:
-                one = profiles[:, first, max(0, -shift) : SIDE - max(0, shift)]
-                two = profiles[:, second, max(0, shift) : SIDE - max(0, -shift)]
-                columns.append((one * two).sum(axis=1))
+    for first, second in combinations_with_replacement(range(6), 2):
+        for shift in range(1 if first == second else -PROFILE_SHIFTS, PROFILE_SHIFTS + 1):
+            one = profiles[:, first, max(0, -shift) : SIDE - max(0, shift)]
+            two = profiles[:, second, max(0, shift) : SIDE - max(0, -shift)]
+            columns.append((one * two).sum(axis=1))
     return np.stack(columns, axis=1)
 
 
 def _way_to_ink(grey: FloatArray) -> FloatArray:
-    """Steps from the left edge until half a full pixel of ink has been met, [n, 8 rows].
-
-    Fractions count: the way shrinks smoothly as grey pixels come in, instead of jumping at a
-    threshold.
-    """
+    """Steps, with fractions, from the left edge until half a pixel of ink is met, [n, 8 rows]."""
     met = np.cumsum(grey, axis=2)
     way: FloatArray = np.clip(1.0 - met / HALF, 0.0, None).sum(axis=2)
     return way
@@ -190,10 +167,9 @@ def _pixel_averages(grey: FloatArray) -> FloatArray:
 def _zernike_moments(grey: FloatArray) -> FloatArray:
     """Magnitudes of the Zernike moments of orders 2 to 8, [n, 23].
 
-    The unit disc is centred on the digit's centre of mass and reaches to twice its root mean
-    square radius: position, size and amount of ink do not count, nor, as only magnitudes are
-    kept, does rotation (6 and 9 look alike here, as they do in UCI's view). Orders 0 and 1 say
-    nothing after that centring.
+    The unit disc is centred on the digit's centre of mass and reaches to twice its root mean square
+    radius: position, size, rotation and amount of ink do not count. Orders 0 and 1 say nothing
+    after that centring.
     """
     ink, across, down = _centred(grey)
     reach = 2.0 * np.sqrt(_moment(grey, across**2 + down**2))
@@ -212,12 +188,7 @@ def _zernike_moments(grey: FloatArray) -> FloatArray:
         for turns in range(order % 2, order + 1, 2):
             half = (order - turns) // 2
             radial = sum(
-                (-1) ** k
-                * (
-                    factorial(order - k)
-                    // (factorial(k) * factorial(order - half - k) * factorial(half - k))
-                )
-                * rings[half - k]
+                (-1) ** k * comb(order - k, k) * comb(order - 2 * k, half - k) * rings[half - k]
                 for k in range(half + 1)
             )
             moment = (weights * radial * circles[turns]).sum(axis=(1, 2))
@@ -228,10 +199,9 @@ def _zernike_moments(grey: FloatArray) -> FloatArray:
 def _morphology(grey: FloatArray) -> FloatArray:
     """Six measures of the shape as a whole, [n, 6].
 
-    In order: Euler number of the inked half (parts minus holes), length of the outline per ink,
-    mean squared distance from the centre of mass, elongation (0 round, 1 a line), slant
-    (correlation of across and down), and skewness downwards (does the ink thin out below?). They
-    are dimensionless or of similar size, but coarse: this is the weakest view, as in UCI's set.
+    Euler number of the inked half (parts minus holes), length of the outline per ink, mean squared
+    distance from the centre of mass, elongation (0 round, 1 a line), slant (correlation of across
+    and down), and skewness downwards (does the ink thin out below?).
     """
     ink, across, down = _centred(grey)
     wide, high = _moment(grey, across**2), _moment(grey, down**2)

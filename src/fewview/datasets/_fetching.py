@@ -77,7 +77,8 @@ def fetch(
     url = spec.download
     if base_url is not None:
         url = base_url.rstrip("/") + urlsplit(url).path
-    members, convert = _CONVERTERS[name]
+    file, convert = _CONVERTERS[name]
+    members = {view: file.format(view=view, View=view.title()) for view in spec.view_names}
     with tempfile.TemporaryDirectory(prefix="fewview-") as folder:
         archive = Path(folder) / "archive.zip"
         _download(url, archive, spec, progress)
@@ -132,10 +133,7 @@ class _Progress:
     """What pooch wants of a progress bar, in one line on standard error."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.total = 0
-        self.done = 0
-        self.closed = False
+        self.name, self.total, self.done, self.closed = name, 0, 0, False
 
     def update(self, amount: int) -> None:
         """Count `amount` more bytes."""
@@ -223,11 +221,9 @@ def _handwritten(texts: Mapping[str, str], url: str) -> Iterator[Candidate]:
 def _leaves(texts: Mapping[str, str], url: str) -> Iterator[Candidate]:
     """Convert UCI leaves: a species and 64 numbers per line, 16 lines per species.
 
-    The texture file lacks one line, the first of Acer Campestre. Our copy has the mean of the
-    other 15 in its place, computed in double precision from the text; so has this. Rows are
-    matched by species and by number within the species. How our copy numbers the species is not
-    recorded: by their order in the margin file or by the alphabet. If these differ, the checksum
-    tells which.
+    The texture file lacks the first line of Acer Campestre. Our copy has the mean of the other 15
+    in its place, computed in double precision; so has this. Species are numbered as in the margin
+    file or by the alphabet: the checksum tells which.
     """
     spec = get_spec("leaves100")
     tables = {view: _by_species(texts[view], view, url) for view in spec.view_names}
@@ -248,8 +244,7 @@ def _leaves(texts: Mapping[str, str], url: str) -> Iterator[Candidate]:
                     f"{per_species}"
                 )
     labels = np.repeat(np.arange(spec.n_classes), per_species).tolist()
-    alphabet = sorted(species, key=str.casefold)
-    for order in [species, alphabet] if alphabet != species else [species]:
+    for order in (species, sorted(species, key=str.casefold)):
         views = {
             view: np.concatenate([table[kind] for kind in order]).reshape(-1, 64).astype(np.float32)
             for view, table in tables.items()
@@ -280,19 +275,8 @@ def _numbers(fields: list[str], view: str, url: str) -> FloatArray:
         ) from None
 
 
-_CONVERTERS: dict[
-    str, tuple[dict[str, str], Callable[[Mapping[str, str], str], Iterator[Candidate]]]
-] = {
-    "handwritten": (
-        {view: f"mfeat-{view}" for view in ("fou", "fac", "kar", "pix", "zer", "mor")},
-        _handwritten,
-    ),
-    "leaves100": (
-        {
-            "margin": "data_Mar_64.txt",
-            "shape": "data_Sha_64.txt",
-            "texture": "data_Tex_64.txt",
-        },
-        _leaves,
-    ),
+_Converter = Callable[[Mapping[str, str], str], Iterator[Candidate]]
+_CONVERTERS: dict[str, tuple[str, _Converter]] = {
+    "handwritten": ("mfeat-{view}", _handwritten),
+    "leaves100": ("data_{View:.3}_64.txt", _leaves),
 }

@@ -105,10 +105,12 @@ def _load_file(name: str, path_text: str, modified: int, size: int) -> MultiView
     spec, path = get_spec(name), Path(path_text)
     try:
         data = _read_matlab(spec, path) if path.suffix == ".mat" else _read_native(spec, path)
+        problem = _difference(spec, data)
+        if problem is not None:
+            raise FewviewError(f"{path}: {problem}")
+        return data
     except FewviewError as error:
         raise FewviewError(f"{error}. {_again(spec, path)}") from None
-    _check(spec, data, path)
-    return data
 
 
 def _read_native(spec: DatasetSpec, path: Path) -> MultiViewData:
@@ -152,19 +154,8 @@ def _read_matlab(spec: DatasetSpec, path: Path) -> MultiViewData:
     return _tidy(spec, chosen, data.codes)
 
 
-def _check(spec: DatasetSpec, data: MultiViewData, path: Path) -> None:
-    """Compare what was read with the specification; the first difference is an error."""
-    problem = _difference(spec, data)
-    if problem is None and spec.checksum is not None and data.fingerprint != spec.checksum:
-        problem = (
-            "the shapes are right but the values are not those that fewview knows (checksum "
-            f"{data.fingerprint[:12]}..., expected {spec.checksum[:12]}...)"
-        )
-    if problem is not None:
-        raise FewviewError(f"{path}: {problem}. {_again(spec, path)}")
-
-
 def _difference(spec: DatasetSpec, data: MultiViewData) -> str | None:
+    """Say where what was read first differs from the specification."""
     if set(data.view_names) != set(spec.view_names):
         return (
             f"the views are {shorten(data.view_names, 8)}; data set {spec.name!r} has "
@@ -181,6 +172,11 @@ def _difference(spec: DatasetSpec, data: MultiViewData) -> str | None:
         return (
             f"{len(data.classes)} classes ({shorten(data.classes)}); there should be "
             f"{spec.n_classes}, numbered from 0"
+        )
+    if spec.checksum is not None and data.fingerprint != spec.checksum:
+        return (
+            "the shapes are right but the values are not those that fewview knows (checksum "
+            f"{data.fingerprint[:12]}..., expected {spec.checksum[:12]}...)"
         )
     return None
 

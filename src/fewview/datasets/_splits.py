@@ -216,12 +216,11 @@ def _draw(
     taken: Collection[tuple[Hashable, ...]],
 ) -> tuple[tuple[Hashable, ...], tuple[Hashable, ...]]:
     """Draw until the `index`-th split whose novel classes are new; returns base, novel."""
-    different = comb(len(classes), n_novel) - len(taken)
-    if index >= different:
-        last = different + len(taken) - 1
+    different = comb(len(classes), n_novel)
+    if index + len(taken) >= different:
         raise FewviewError(
             f"split {index + len(taken)} of {name!r}: {n_novel} of {len(classes)} classes can be "
-            f"chosen in {last + 1} ways only; the last split is {last}"
+            f"chosen in {different} ways only; the last split is {different - 1}"
         )
     key = stream_key("class split", name, seed)
     seen = set(taken)

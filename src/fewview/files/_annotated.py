@@ -1,23 +1,13 @@
 """`.h5ad` (AnnData) and `.h5mu` (MuData) files, element by element with anndata.
 
-**`.h5ad`**: `X` is a view called `X`, every block of `obsm` (array, sparse matrix or data frame) is
-a view under its name; a row of NaN means that the sample lacks the view. **`.h5mu`**: the `X` of
-every modality is a view; `obsmap` says which of its rows belongs to which sample, 0 that the sample
-lacks the modality.
-
-In both, `obs` names the samples, `var` the columns (names "0", "1", ... are no names), and labels
-are a column of `obs`: `label`, or the one that is asked for; in `.h5mu` also `modality:column`, for
-a column of a modality's own `obs`. Data frame columns may be numbers, text, categorical or
-nullable; matrices dense, CSR or CSC. `layers`, `raw`, `obsp` and the like are not read.
-
-`write_*` add `uns/fewview`, a note with what the formats cannot say, so that reading gives back
-exactly what was written. The class `MuData` is not used: it puts samples into an order of its own.
+`docs/formats.md` says what is read as what. `write_*` add `uns/fewview`, a note with what the
+formats cannot say. The class `MuData` is not used: it puts samples into an order of its own.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +28,7 @@ from fewview.ground._whole_files import replacing
 
 LABEL = "label"
 NOTE = "fewview"
+PARSERS = ("anndata.io", "h5py", "pandas")
 PACKED = {"compression": "gzip", "shuffle": True}
 COLUMNS = ("categorical", "nullable-integer", "nullable-boolean", "nullable-string-array")
 
@@ -45,13 +36,13 @@ COLUMNS = ("categorical", "nullable-integer", "nullable-boolean", "nullable-stri
 def read_h5ad(path: Path, labels: str | None) -> Contents:
     """Read an `.h5ad` file in a child process; `labels` is the column of `obs` with the labels."""
     _check_library()
-    return load_contents(load_h5ad, "AnnData", path, labels)
+    return load_contents(load_h5ad, PARSERS, "AnnData", path, labels)
 
 
 def read_h5mu(path: Path, labels: str | None) -> Contents:
     """Read an `.h5mu` file in a child process; `labels` is a column, or `modality:column`."""
     _check_library()
-    return load_contents(load_h5mu, "MuData", path, labels)
+    return load_contents(load_h5mu, PARSERS, "MuData", path, labels)
 
 
 def _check_library() -> None:
@@ -61,17 +52,9 @@ def _check_library() -> None:
 # ------------------------------------------------------------------ reading, in the child process
 
 
-def import_parsers(paths: Sequence[Path]) -> None:
-    """Import what reading needs, before limits hold (in the child process)."""
-    del paths
-    import anndata.io  # noqa: F401
-    import h5py  # noqa: F401
-    import pandas  # noqa: F401
-
-
-def load_h5ad(paths: Sequence[Path], memory: int, labels: str | None) -> dict[str, Any]:
+def load_h5ad(path: Path, memory: int, labels: str | None) -> dict[str, Any]:
     """Read an `.h5ad` file (in the child process) into the fields of `Contents`."""
-    with opened(paths[0], memory) as file:
+    with opened(path, memory) as file:
         _refuse_other(file, "anndata", "h5ad")
         obs = _Frame(_need(file, "obs"))
         views: dict[str, NDArray[Any]] = {}
@@ -93,9 +76,9 @@ def load_h5ad(paths: Sequence[Path], memory: int, labels: str | None) -> dict[st
         return _content(file, views, columns, obs, labels)
 
 
-def load_h5mu(paths: Sequence[Path], memory: int, labels: str | None) -> dict[str, Any]:
+def load_h5mu(path: Path, memory: int, labels: str | None) -> dict[str, Any]:
     """Read an `.h5mu` file (in the child process) into the fields of `Contents`."""
-    with opened(paths[0], memory) as file:
+    with opened(path, memory) as file:
         _refuse_other(file, "MuData", "h5mu")
         axis = file.item.attrs.get("axis", 0)
         if axis != 0:
@@ -138,21 +121,18 @@ def _content(
     parts: dict[str, tuple[_Frame, NDArray[Any]]] | None = None,
 ) -> dict[str, Any]:
     """Put together what was found, with what `uns/fewview` says about it."""
-    note = _note(file)
-    ids: list[Any] | None = obs.index
-    if note is not None:
-        known = [name for name in note.views if name in views]
-        views = {name: views[name] for name in [*known, *(v for v in views if v not in known)]}
-        for name in known:
-            columns.pop(name, None)
-            names = note.views[name]["columns"]
-            if names is not None and len(names) == views[name].shape[1]:
-                columns[name] = names
-        ids = None
-        if note.ids is not None and note.ids != "none":
-            ids = [_typed(note.ids, value, "id") for value in obs.index]
-    found = _labels(obs, parts or {}, labels, quiet=note is not None)
-    if found is not None and note is not None and note.labels == "json" and labels is None:
+    note = _note(file) or Note(ids="str")
+    views = {name: views[name] for name in note.views if name in views} | views
+    for name in note.views.keys() & views:
+        columns.pop(name, None)
+        names = note.views[name]["columns"]
+        if names is not None and len(names) == views[name].shape[1]:
+            columns[name] = names
+    ids = None
+    if note.ids is not None and note.ids != "none":
+        ids = [_typed(note.ids, value, "id") for value in obs.index]
+    found = _labels(obs, parts or {}, labels, quiet=bool(note.views))
+    if found is not None and note.labels == "json" and labels is None:
         found = [None if value is None else _typed("json", value, "label") for value in found]
     return {"views": views, "labels": found, "ids": ids, "columns": columns}
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Keys, Table, Tables
+from fewview.files._guarded import kept_reader
 from fewview.files._kinds import UNFIT, Note, from_text, infer, kind_of, label_kind
 from fewview.files._tables import (
     MISSING,
     TABLES,
     RawTable,
     read_columns,
-    read_parquet_files,
     read_table,
     write_csv_columns,
     write_parquet_columns,
@@ -48,29 +48,22 @@ def read_folder(path: Path, labels: str | None) -> Tables:
         raise FewviewError(f"no file labels.csv with the column {labels!r}; add one")
     note = _read_note(path / NOTE, files)
     column = "label" if labels is None else labels
-    wanted: dict[Path | None, str | None]
-    wanted = {**dict.fromkeys(files.values(), ""), id_file: None, label_file: column}
-    parquet = read_parquet_files({file: what for file, what in wanted.items() if file is not None})
     views = [*note.views, *(view for view in files if view not in note.views)]
-    raw = {view: read_table(files[view], note.views.get(view), parquet) for view in views}
-    order = None if id_file is None else read_columns(id_file, None, parquet)[0]
-    keyed = None if label_file is None else read_columns(label_file, column, parquet)
+    with kept_reader():
+        raw = {view: read_table(files[view], note.views.get(view)) for view in views}
+        order = None if id_file is None else read_columns(id_file, None)[0]
+        keyed = None if label_file is None else read_columns(label_file, column)
     sources = [*(keys for keys, _, _ in raw.values()), order, keyed[0] if keyed else None]
     typed = _id_reader([keys for keys in sources if keys is not None], note.ids)
-    known = note.ids is not None
-    ordered = None if order is None else typed(order)
+    order = None if order is None else typed(order)
     found = None
     if keyed is not None:
         kind = note.labels if labels is None else None
         found = KeyedLabels(typed(keyed[0]), _labels(*keyed, kind))
-    return Tables(
-        {view: _table(files[view].name, raw[view], typed, ordered, known) for view in views},
-        found,
-        order=ordered,
-        trusted=known,
-        named=note.ids != "none",
-        name=path.resolve().name or None,
-    )
+    known = note.ids is not None
+    tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in views}
+    name = path.resolve().name or None
+    return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
 
 
 def _table_files(folder: Path) -> dict[str, Path]:

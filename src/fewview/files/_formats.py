@@ -1,26 +1,7 @@
 """The front of all file formats: reading and writing `Contents`.
 
-Formats live in modules of their own and join in two small registries below. Whatever is wrong with
-a file comes out as a `FewviewError` that names it, nothing is ever unpickled or executed, and
-inputs are never changed. Foreign binary formats (MATLAB, HDF5, parquet) are read in a process of
-their own, under limits.
-
-**`.npz`**: `view_<name>` arrays [samples, width] with NaN rows where a view is missing; optional
-`y`, `ids`, `columns_<name>`, and any further per-row arrays such as `split`
-(`read_npz_column`). `y` without `classes` holds the labels themselves. With `classes`, an integer
-`y` holds positions in it and -1 for unlabelled samples; this is what `write` makes of all labels
-but plain integers.
-
-**Folder**: `<view>.csv`, `<view>.parquet` (a column `id`, the others are features; a sample that
-lacks the view has no row) or `<view>.npy` (NaN rows where missing, rows in the order of `ids.csv`);
-`labels.csv` or `labels.parquet` with columns `id` and `label`; optionally `ids.csv` or
-`ids.parquet` with the samples in order. `write` adds `fewview.json`, which keeps what tables cannot
-say (order of views, kinds of ids and labels, number types), so that reading gives back exactly what
-was written. Without it, ids and labels in csv files are integers where all of them are written like
-one, else text; empty cells, NA and NaN are missing; numbers are float32 where that loses nothing,
-else float64.
-
-**`.mat`**: MATLAB v4 to v7.3, see `_matlab.py`. **`.h5ad`**, **`.h5mu`**: see `_annotated.py`.
+Formats live in modules of their own and join in the two small registries below; what they look like
+is written in `docs/formats.md`. Whatever is wrong with a file comes out as a `FewviewError`.
 """
 
 from __future__ import annotations
@@ -79,12 +60,12 @@ def write_contents(contents: Contents, path: Path, format: str | None = None) ->
     """Write a file, or a new folder of tables; `MultiViewData.write` names it in messages."""
     suffix = path.suffix.lower()
     if format is None:
-        if suffix and suffix not in _READERS:
+        if suffix in TABLES:
             raise FewviewError(
-                _unsupported(suffix)
-                if suffix not in TABLES
-                else f"name a folder and give format={suffix[1:]!r}; it gets a table per view"
+                f"name a folder and give format={suffix[1:]!r}; it gets a table per view"
             )
+        if suffix and suffix not in _READERS:
+            raise FewviewError(_unsupported(suffix))
         format = suffix[1:] or "csv"
     if format not in _WRITERS:
         raise FewviewError(f"unknown format {format!r}; the formats are {', '.join(_WRITERS)}")

@@ -21,6 +21,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import date, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -42,25 +43,24 @@ _NO_MEMORY = "memory allocation failed|unable to allocate"
 _NOT_THE_FILE = r"unexpected keyword argument|positional argument|^module '\S+' has no attribute"
 
 
-def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **options: Any) -> Any:
-    """Read files in a child process; limits follow from the sum of their sizes.
+def load(
+    reader: Callable[..., Any], parsers: Sequence[str], called: str, path: Path, **options: Any
+) -> Any:
+    """Read a file in a child process, under limits that follow from its size.
 
-    Args:
-        reader: a function at the top of a module that has `import_parsers(paths)` as well. It is
-            called there with the paths, `memory` in bytes and the options, and gives dicts, lists,
-            plain values and arrays of numbers.
-        called: how messages call such a file.
-        paths: the files.
-        options: plain values for the reader.
+    The reader, a function at the top of a module, is called there with the path, `memory` in bytes
+    and the options (plain values); it gives dicts, lists, plain values and arrays of numbers. The
+    modules `parsers` are imported before limits hold. Messages say that the file is `called` so.
     """
-    size = sum(path.stat().st_size for path in paths)
+    size = path.stat().st_size
     memory, seconds = memory_limit(size), time_limit(size)
     request = {
         "module": reader.__module__,
         "function": reader.__name__,
+        "parsers": parsers,
         "called": called,
-        "paths": [os.fspath(path.resolve()) for path in paths],
-        "options": options,
+        "path": os.fspath(path.resolve()),
+        "options": {**options, "memory": memory},
         "memory": memory,
         "seconds": seconds,
     }
@@ -86,10 +86,10 @@ def load(reader: Callable[..., Any], called: str, paths: Sequence[Path], **optio
 
 
 def load_contents(
-    reader: Callable[..., Any], called: str, path: Path, labels: str | None
+    reader: Callable[..., Any], parsers: Sequence[str], called: str, path: Path, labels: str | None
 ) -> Contents:
-    """Read one file of a whole data set in a child process; see `load`."""
-    found = load(reader, called, [path], labels=labels)
+    """Read a file with a whole data set in a child process; see `load`."""
+    found = load(reader, parsers, called, path, labels=labels)
     try:
         return Contents(**found, name=path.stem)
     except TypeError as error:
@@ -98,7 +98,7 @@ def load_contents(
 
 @contextmanager
 def kept_reader() -> Iterator[None]:
-    """Use one child process for all foreign files read inside the block.
+    """Use one child process for all foreign files read inside the block (by the same thread).
 
     By default every file gets a process of its own, which takes from half a second (MATLAB) to two
     seconds (AnnData) to start. A process that crashed or was stopped is replaced.
@@ -107,34 +107,27 @@ def kept_reader() -> Iterator[None]:
         >>> with kept_reader():
         ...     pass  # read many files
     """
-    global _kept
-    with _lock:
-        mine = _Reader() if _kept is None else None  # else a block around this one has it
-        _kept = _kept or mine
-    try:
-        yield
-    finally:
-        if mine is not None:
-            with _lock:
-                _kept = None
-            mine.stop()
-
-
-_lock = threading.RLock()
-_kept: _Reader | None = None
+    with _reader() as reader:
+        token = _kept.set(reader)
+        try:
+            yield
+        finally:
+            _kept.reset(token)
 
 
 @contextmanager
 def _reader() -> Iterator[_Reader]:
-    if _kept is not None:
-        with _lock:
-            yield _kept
-        return
-    reader = _Reader()
+    """The process that a block around this one keeps, or a new one."""
+    kept = _kept.get()
+    reader = kept or _Reader()
     try:
         yield reader
     finally:
-        reader.stop()
+        if kept is None:
+            reader.stop()
+
+
+_kept: ContextVar[_Reader | None] = ContextVar("_kept", default=None)
 
 
 class _Reader:
@@ -292,9 +285,9 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints must not look like a reply
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        home = importlib.import_module(request["module"])
-        home.import_parsers([Path(path) for path in request["paths"]])
-        reader = getattr(home, request["function"])
+        reader = getattr(importlib.import_module(request["module"]), request["function"])
+        for parser in request["parsers"]:
+            importlib.import_module(parser)
         replies.write(b"ready\n")
         replies.flush()
         folder = Path(request["folder"])
@@ -311,8 +304,7 @@ def _answer(reader: Any, request: dict[str, Any], folder: Path) -> str:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", FewviewWarning)
-            paths = [Path(path) for path in request["paths"]]
-            content = reader(paths, memory=request["memory"], **request["options"])
+            content = reader(Path(request["path"]), **request["options"])
         reply = {"content": content, "warnings": [str(entry.message) for entry in caught]}
         return json.dumps(reply, default=lambda value: _pack(value, folder))
     except Exception as error:

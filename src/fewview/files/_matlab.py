@@ -1,22 +1,8 @@
 """MATLAB `.mat` files, v4 to v7.2 with scipy and v7.3 (which is HDF5) with h5py.
 
-**Views** are the cells of the cell array `X`, called `view0`, `view1`, ... (or as the cell array
-`view_names` says); without it those of the only cell array of matrices; without any, all matrices
-that have as many rows or columns as there are labels, called like their variables.
-
-**Labels** are the first of `Y`, `y`, `gt`, `truelabel`, `labels`, `label`, `gnd`, `truth` that is a
-row or a column (of numbers or texts), or the variable that is asked for. Where it is a cell array
-with one such column per view, as `truelabel` often is, all of them must agree.
-
-**Which way up**: samples are rows or columns, whichever there are as many of as labels. Where a
-view has both (it is square), it lies as the other views do; where they do not decide it either, its
-rows are the samples, and a warning says so. Without labels samples are rows, unless all views have
-the same number of columns and not of rows.
-
-A row of NaN is a missing view. Structs, objects, function handles and complex numbers are refused.
-`write_matlab` writes v7 files that MATLAB and Octave read (`X`, `Y`, `view_names`, `ids`,
-`classes`, `columns`) and adds `fewview`, a JSON text, so that reading gives back exactly what was
-written.
+First a file becomes variables, then it is decided which of them are views and labels and which way
+up they lie (`docs/formats.md` has the rules). `write_matlab` adds `fewview`, a JSON text, so that
+reading gives back exactly what was written.
 """
 
 from __future__ import annotations
@@ -43,11 +29,13 @@ LABELS = ("Y", "y", "gt", "truelabel", "labels", "label", "gnd", "truth")
 CELLS = "X"
 VIEW_NAMES = "view_names"
 NOTE = "fewview"
+TOO_DEEP = "a cell array in a cell array in a cell array"
 
 
 def read_matlab(path: Path, labels: str | None) -> Contents:
     """Read a `.mat` file in a child process; `labels` is the variable that holds them."""
-    return load_contents(load_matlab, "MATLAB", path, labels)
+    parsers = ["scipy.sparse", "h5py" if _is_hdf5(path) else "scipy.io"]
+    return load_contents(load_matlab, parsers, "MATLAB", path, labels)
 
 
 # ------------------------------------------------------------------ reading, in the child process
@@ -64,19 +52,8 @@ class _Refused:
 _Value = Any
 
 
-def import_parsers(paths: Sequence[Path]) -> None:
-    """Import what reading needs, before limits hold (in the child process)."""
-    import scipy.sparse
-
-    if _is_hdf5(paths[0]):
-        import h5py  # noqa: F401
-    else:
-        import scipy.io  # noqa: F401
-
-
-def load_matlab(paths: Sequence[Path], memory: int, labels: str | None) -> dict[str, Any]:
+def load_matlab(path: Path, memory: int, labels: str | None) -> dict[str, Any]:
     """Read a `.mat` file (in the child process) into the fields of `Contents`."""
-    path = paths[0]
     variables = _variables_of_hdf5(path, memory) if _is_hdf5(path) else _variables(path, memory)
     if not variables:
         raise FewviewError("holds no variables")
@@ -125,7 +102,7 @@ def _value(item: Any, memory: int, depth: int = 0) -> _Value:
         return _Refused("a struct")
     if item.dtype == object:
         if depth > 1:
-            return _Refused("a cell array in a cell array in a cell array")
+            return _Refused(TOO_DEEP)
         return [_value(cell, memory, depth + 1) for cell in item.ravel(order="F")]
     if item.dtype.kind == "U":
         texts = [str(text) for text in item.ravel()]
@@ -149,32 +126,34 @@ def _hdf5_value(file: Node, node: Node | None, depth: int = 0) -> _Value:
     item, kind = node.item, node.attribute("MATLAB_class")
     if "MATLAB_sparse" in item.attrs:
         return _hdf5_sparse(node)
-    if "MATLAB_object_decode" in item.attrs or kind == "function_handle":
-        return _Refused("a function handle" if kind == "function_handle" else "an object")
+    if kind == "function_handle":
+        return _Refused("a function handle")
+    if "MATLAB_object_decode" in item.attrs:
+        return _Refused("an object")
     if node.is_group:
         return _Refused("a struct" if kind in ("struct", None) else f"a {kind}")
     if item.attrs.get("MATLAB_empty"):
-        lengths = [int(length) for length in node.numbers(1)]
-        if kind == "char":
-            return ""
-        if kind == "cell":
-            return []
-        if min(lengths, default=0) < 0 or 0 not in lengths:
-            raise FewviewError(f"{node.name} is empty, but has the shape {lengths}")
-        return np.empty(lengths)
+        return _hdf5_empty(node, kind)
     if kind == "cell":
-        if depth > 1:
-            return _Refused("a cell array in a cell array in a cell array")
-        return _hdf5_cells(file, node, depth)
+        return _Refused(TOO_DEEP) if depth > 1 else _hdf5_cells(file, node, depth)
     if item.dtype.kind not in "fiub":
         return _Refused("complex numbers" if item.dtype.names else f"{item.dtype} values")
     array = node.numbers().T
-    if kind == "char":
-        if array.dtype.kind != "u" or array.ndim != 2:
-            raise FewviewError(f"{node.name} is not valid text; the file is damaged")
-        lines = [_utf16(line) for line in array]
-        return lines[0] if len(lines) == 1 else [line.rstrip() for line in lines]
-    return array
+    if kind != "char":
+        return array
+    if array.dtype.kind != "u" or array.ndim != 2:
+        raise FewviewError(f"{node.name} is not valid text; the file is damaged")
+    lines = [line.astype("<u2").tobytes().decode("utf-16-le", "surrogatepass") for line in array]
+    return lines[0] if len(lines) == 1 else [line.rstrip() for line in lines]
+
+
+def _hdf5_empty(node: Node, kind: Any) -> _Value:
+    lengths = [int(length) for length in node.numbers(1)]
+    if kind in ("char", "cell"):
+        return "" if kind == "char" else []
+    if min(lengths, default=0) < 0 or 0 not in lengths:
+        raise FewviewError(f"{node.name} is empty, but has the shape {lengths}")
+    return np.empty(lengths)
 
 
 def _hdf5_cells(file: Node, node: Node, depth: int) -> list[_Value]:
@@ -192,10 +171,6 @@ def _hdf5_cells(file: Node, node: Node, depth: int) -> list[_Value]:
             raise FewviewError(f"{node.name} has a cell that points nowhere; get the file again")
         cells.append(_hdf5_value(file, Node(file.item[reference], node.memory), depth + 1))
     return cells
-
-
-def _utf16(signs: NDArray[Any]) -> str:
-    return signs.astype("<u2").tobytes().decode("utf-16-le", "surrogatepass")
 
 
 def _hdf5_sparse(node: Node) -> NDArray[Any]:
@@ -247,10 +222,9 @@ def _as_labels(name: str, value: _Value) -> list[Any]:
         return [value]
     if isinstance(value, np.ndarray):
         if value.size != max(value.shape, default=0):
-            shape = " x ".join(map(str, value.shape))
             raise FewviewError(
-                f"variable {name} is {shape}; labels must be a row or a column with one label per "
-                "sample (for a 0/1 matrix, save the number of the class instead)"
+                f"variable {name} is {_size(value)}; labels must be a row or a column with one "
+                "label per sample (for a 0/1 matrix, save the number of the class instead)"
             )
         return [_number(number) for number in value.ravel().tolist()]
     if all(isinstance(cell, str) for cell in value):
@@ -276,49 +250,44 @@ def _number(value: Any) -> Any:
 def _find_views(
     variables: Mapping[str, _Value], label_name: str | None, n_samples: int | None
 ) -> dict[str, NDArray[Any]]:
+    others = {name: value for name, value in variables.items() if name != label_name}
     cells = {
         name: value
-        for name, value in variables.items()
-        if isinstance(value, list) and name not in (label_name, VIEW_NAMES)
+        for name, value in others.items()
+        if isinstance(value, list) and name != VIEW_NAMES
         if not all(isinstance(cell, str) for cell in value)
     }
-    if CELLS in cells or len(cells) == 1:
-        name = CELLS if CELLS in cells else next(iter(cells))
-        blocks = _cell_views(name, cells[name], variables.get(VIEW_NAMES))
-        return _upright(blocks, n_samples)
-    if len(cells) > 1:
+    if len(cells) > 1 and CELLS not in cells:
         raise FewviewError(
             f"several cell arrays ({shorten(cells)}); call the one that holds the views {CELLS}"
         )
-    refused = variables.get(CELLS)
-    if isinstance(refused, _Refused):
-        raise _refusal(CELLS, refused)
+    if cells:
+        name = CELLS if CELLS in cells else next(iter(cells))
+        return _upright(_cell_views(name, cells[name], variables.get(VIEW_NAMES)), n_samples)
+    if isinstance(variables.get(CELLS), _Refused):
+        raise _refusal(CELLS, variables[CELLS])
+    arrays = {name: value for name, value in others.items() if isinstance(value, np.ndarray)}
     matrices = {
         name: value
-        for name, value in variables.items()
-        if isinstance(value, np.ndarray)
-        and value.ndim == 2
-        and name != label_name
-        and (value.size > 1 if n_samples is None else n_samples in value.shape)
+        for name, value in arrays.items()
+        if value.ndim == 2 and (value.size > 1 if n_samples is None else n_samples in value.shape)
     }
-    others = [
-        name
-        for name, value in variables.items()
-        if isinstance(value, np.ndarray) and min(value.shape) > 1 and name not in matrices
-        if name != label_name
-    ]
     if not matrices:
         for name, value in variables.items():
             if isinstance(value, _Refused):
                 raise _refusal(name, value)
-        counted = "" if n_samples is None else f" with {n_samples} rows or columns, as many as "
-        counted += "" if n_samples is None else f"there are labels in {label_name}"
+        counted = (
+            ""
+            if n_samples is None
+            else (f" with {n_samples} rows or columns, as many as there are labels in {label_name}")
+        )
         raise FewviewError(
             f"no cell array {CELLS} and no matrix{counted}; it has {shorten(variables, 20)}"
         )
-    if others:
+    left = [name for name, value in arrays.items() if min(value.shape) > 1 and name not in matrices]
+    if left:
         warnings.warn(
-            f"left out {shorten(others)}: not as many rows or columns as labels ({n_samples})",
+            f"left out {shorten(left)}: not as many rows or columns as labels ({n_samples})",
             FewviewWarning,
             stacklevel=2,
         )
@@ -355,32 +324,27 @@ def _refusal(name: str, value: _Refused) -> FewviewError:
 
 def _upright(blocks: Mapping[str, NDArray[Any]], n_samples: int | None) -> dict[str, NDArray[Any]]:
     """Turn views so that samples are rows."""
-    listed = ", ".join(
-        f"{name} {block.shape[0]} x {block.shape[1]}" for name, block in blocks.items()
-    )
     if n_samples is None:
         rows = {block.shape[0] for block in blocks.values()}
-        columns = {block.shape[1] for block in blocks.values()}
-        if len(rows) > 1 and len(columns) > 1:
+        if len(rows) > 1 and len({block.shape[1] for block in blocks.values()}) > 1:
+            listed = ", ".join(f"{name} {_size(block)}" for name, block in blocks.items())
             raise FewviewError(
-                f"views have different numbers of rows and of columns ({shorten([listed])}), and "
-                f"there are no labels ({', '.join(LABELS[:4])}) to say what a sample is"
+                f"views have different numbers of rows and of columns ({listed}), and there are no "
+                f"labels ({', '.join(LABELS[:4])}) to say what a sample is"
             )
         return {name: block if len(rows) == 1 else block.T for name, block in blocks.items()}
-    sideways: dict[str, bool] = {}
-    square = []
     for name, block in blocks.items():
         if n_samples not in block.shape:
             raise FewviewError(
-                f"view {name!r} is {block.shape[0]} x {block.shape[1]}, but there are {n_samples} "
-                "labels; one side must be as long as the labels"
+                f"view {name!r} is {_size(block)}, but there are {n_samples} labels; one side must "
+                "be as long as the labels"
             )
-        if block.shape[0] == block.shape[1]:
-            square.append(name)
-        else:
-            sideways[name] = block.shape[1] == n_samples
-    lying = len(set(sideways.values())) == 1 and all(sideways.values())
-    if square and len(set(sideways.values())) != 1 and n_samples > 1:
+    square = [name for name, block in blocks.items() if block.shape[0] == block.shape[1]]
+    sideways = {
+        name: block.shape[1] == n_samples for name, block in blocks.items() if name not in square
+    }
+    agreed = len(set(sideways.values())) == 1
+    if square and not agreed and n_samples > 1:
         warnings.warn(
             f"{shorten(square)}: as many rows as columns ({n_samples}), so that nothing says which "
             "are the samples; rows are taken for samples, save the matrix transposed if that is "
@@ -388,7 +352,12 @@ def _upright(blocks: Mapping[str, NDArray[Any]], n_samples: int | None) -> dict[
             FewviewWarning,
             stacklevel=2,
         )
+    lying = agreed and all(sideways.values())
     return {name: block.T if sideways.get(name, lying) else block for name, block in blocks.items()}
+
+
+def _size(block: NDArray[Any]) -> str:
+    return " x ".join(map(str, block.shape))
 
 
 def _as_written(variables: Mapping[str, _Value], wanted: str | None) -> dict[str, Any]:
@@ -433,8 +402,7 @@ def _as_written(variables: Mapping[str, _Value], wanted: str | None) -> dict[str
 
 def _are_plain(values: Any) -> bool:
     return values is None or (
-        isinstance(values, list)
-        and all(isinstance(value, (bool, int, float, str)) for value in values)
+        isinstance(values, list) and all(isinstance(v, (bool, int, float, str)) for v in values)
     )
 
 

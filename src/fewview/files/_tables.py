@@ -32,21 +32,16 @@ MISSING = frozenset(
 RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None]
 
 
-def read_table(
-    file: Path, known: Mapping[str, Any] | None, parquet: Mapping[Path, Any]
-) -> RawTable:
-    """Read the table of one view.
-
-    `known` is what a note of fewview says about the view, `parquet` what `read_parquet_files` gave.
-    """
+def read_table(file: Path, known: Mapping[str, Any] | None) -> RawTable:
+    """Read the table of one view; `known` is what a note of fewview says about the view."""
     with naming(file):
         if file.suffix.lower() == ".npy":
             columns = None if known is None else known["columns"]
             return None, _read_array(file), None if columns is None else tuple(columns)
         if file.suffix.lower() == ".csv":
-            keys, block, names = _read_csv_table(file, None if known is None else known["dtype"])
+            keys, block, names = _read_csv_table(file, (known or {}).get("dtype"))
         else:
-            content = _content(parquet[file])
+            content = _read_parquet(file, "")
             keys, block = Keys(file.name, content["ids"]), content["block"]
             names = tuple(content["columns"])
         if not names:
@@ -55,15 +50,13 @@ def read_table(
         return keys, block, None if unnamed else names
 
 
-def read_columns(
-    file: Path, other: str | None, parquet: Mapping[Path, Any]
-) -> tuple[Keys, list[Any]]:
+def read_columns(file: Path, other: str | None) -> tuple[Keys, list[Any]]:
     """Read the key and perhaps one more column of a csv or parquet file."""
     with naming(file):
         if file.suffix.lower() == ".npy":
             raise FewviewError("must be a .csv or .parquet file")
         if file.suffix.lower() == ".parquet":
-            content = _content(parquet[file])
+            content = _read_parquet(file, other)
             return Keys(file.name, content["ids"]), content["values"]
         lines = _csv_lines(file)
         _, header = next(lines)
@@ -173,48 +166,18 @@ def _check_library() -> None:
     check_extra("parquet files", "pyarrow", "frames")
 
 
-def read_parquet_files(files: Mapping[Path, str | None]) -> dict[Path, Any]:
-    """Read those of the files that are parquet, in one child process.
-
-    The columns wanted of a file are "" for the table of a view (all of them), None for the keys
-    alone, or the name of one more column. Gives what `read_table` and `read_columns` take.
-    """
-    wanted = {file: what for file, what in files.items() if file.suffix.lower() == ".parquet"}
-    if not wanted:
-        return {}
+def _read_parquet(file: Path, wanted: str | None) -> Any:
     _check_library()
-    paths = list(wanted)
-    with naming(paths[0] if len(paths) == 1 else paths[0].parent):
-        contents = load(load_parquet, "parquet", paths, wanted=list(wanted.values()))
-    return dict(zip(paths, contents, strict=True))
+    return load(load_parquet, ["pyarrow.parquet"], "parquet", file, wanted=wanted)
 
 
-def _content(found: Any) -> Any:
-    """What was found in a parquet file, or the error that was."""
-    if "error" in found:
-        raise FewviewError(found["error"])
-    return found
+def load_parquet(path: Path, memory: int, wanted: str | None) -> dict[str, Any]:
+    """Read a parquet file (in the child process): its keys and the columns that are wanted.
 
-
-def import_parsers(paths: Sequence[Path]) -> None:
-    """Import what `load_parquet` needs, before limits hold (in the child process)."""
-    del paths
-    import pyarrow.parquet  # noqa: F401
-
-
-def load_parquet(paths: Sequence[Path], memory: int, wanted: Sequence[str | None]) -> list[Any]:
-    """Read parquet files (in the child process); an error in one leaves the others."""
-    del memory
-    contents: list[Any] = []
-    for path, name in zip(paths, wanted, strict=True):
-        try:
-            contents.append(_load_one_parquet(path, name))
-        except FewviewError as error:
-            contents.append({"error": str(error)})
-    return contents
-
-
-def _load_one_parquet(path: Path, wanted: str | None) -> dict[str, Any]:
+    These are "" for the table of a view (all of them), None for the keys alone, or the name of one
+    more column.
+    """
+    del memory  # arrays are bound by that of the process
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 

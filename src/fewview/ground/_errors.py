@@ -26,12 +26,7 @@ class FewviewWarning(UserWarning):
 
 
 def shorten(items: object, limit: int = 5) -> str:
-    """Write a list of names or rows for a message, at most `limit` of them.
-
-    Example:
-        >>> shorten([1, 2, 3], limit=2)
-        '1, 2 and 1 more'
-    """
+    """Write a list of names or rows for a message, at most `limit` of them."""
     values = [str(item) for item in items]  # type: ignore[attr-defined]
     if len(values) <= limit:
         return ", ".join(values)

@@ -8,12 +8,7 @@ from typing import Any
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a package.
-
-    Args:
-        package: its name.
-        homes: name that it offers -> module that has it.
-    """
+    """Make the `__getattr__` of a package; `homes` is name that it offers -> module that has it."""
 
     def load(name: str) -> Any:
         if name not in homes:

@@ -24,40 +24,29 @@ _LATEX = {
 
 
 def plain_table(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    """Write rows as aligned text, for logs and machines without rich.
+    """Write rows as aligned text, for logs and machines without rich."""
+    lines = [list(columns), *_texts(rows, columns)]
+    aligned = []
+    for column, texts in zip(columns, zip(*lines, strict=True), strict=True):
+        width, right = max(map(len, texts)), _numeric(rows, column, truths=False)
+        aligned.append([text.rjust(width) if right else text.ljust(width) for text in texts])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True))
 
-    Example:
-        >>> print(plain_table([{"method": "proto", "accuracy": 83.456}], ["method", "accuracy"]))
-        method  accuracy
-        proto      83.46
-    """
-    texts = [[cell_text(row.get(column)) for column in columns] for row in rows]
-    numeric = [all(_is_number(row.get(column)) for row in rows) for column in columns]
-    widths = [
-        max(len(column), *(len(line[k]) for line in texts)) if texts else len(column)
-        for k, column in enumerate(columns)
-    ]
-    lines = [list(columns), *texts]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, numeric, strict=True)
-        ).rstrip()
-        for line in lines
+
+def _texts(rows: Sequence[Row], columns: Sequence[str]) -> list[list[str]]:
+    return [[cell_text(row.get(column)) for column in columns] for row in rows]
+
+
+def _numeric(rows: Sequence[Row], column: str, truths: bool) -> bool:
+    """Whether a column holds numbers and None alone; `truths` are numbers too where so said."""
+    values = [row.get(column) for row in rows if truths or not isinstance(row.get(column), bool)]
+    return len(values) == len(rows) and all(
+        v is None or isinstance(v, (int, float)) for v in values
     )
 
 
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-
-
 def cell_text(value: Any) -> str:
-    """Write one value for people: two decimals, nothing for None.
-
-    Example:
-        >>> cell_text(1.23456), cell_text(None), cell_text(3), cell_text(0.00012)
-        ('1.23', '', '3', '0.00012')
-    """
+    """Write one value for people: two decimals, nothing for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -93,19 +82,17 @@ def render(rows: Sequence[Row], columns: Sequence[str], format: str = "table") -
         writer.writerow(columns)
         writer.writerows([_flat(row.get(column)) for column in columns] for row in rows)
         return buffer.getvalue().rstrip("\n")
-    texts = [[cell_text(row.get(column)) for column in columns] for row in rows]
     if format == "markdown":
-        lines = [list(columns), ["---"] * len(columns), *texts]
+        lines = [list(columns), ["---"] * len(columns), *_texts(rows, columns)]
         return "\n".join(
             "| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines
         )
     if format == "latex":
-        body = [" & ".join(tex(text) for text in line) + r" \\" for line in [list(columns), *texts]]
-        kinds = "".join("r" if _numeric(rows, column) else "l" for column in columns)
-        return "\n".join(
-            [rf"\begin{{tabular}}{{{kinds}}}", r"\hline", body[0], r"\hline", *body[1:], r"\hline",
-             r"\end{tabular}"]
-        )  # fmt: skip
+        lines = [list(columns), *_texts(rows, columns)]
+        head, *body = (" & ".join(map(tex, line)) + r" \\" for line in lines)
+        kinds = "".join("r" if _numeric(rows, column, truths=True) else "l" for column in columns)
+        begin, end = rf"\begin{{tabular}}{{{kinds}}}", r"\end{tabular}"
+        return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", end])
     if format == "parquet":
         raise FewviewError("parquet is not text; give the name of a file with --output")
     raise FewviewError(f"--format {format}: use one of {', '.join(FORMATS)}")
@@ -114,14 +101,7 @@ def render(rows: Sequence[Row], columns: Sequence[str], format: str = "table") -
 def save(
     rows: Sequence[Row], columns: Sequence[str], format: str, path: str | PathLike[str]
 ) -> None:
-    """Write rows to a file, whole or not at all.
-
-    Args:
-        rows: dicts.
-        columns: which keys; JSON has all of them.
-        format: one of `FORMATS`.
-        path: the file.
-    """
+    """Write rows to a file in one of `FORMATS`, whole or not at all."""
     if format == "parquet":
         _save_parquet(rows, columns, path)
         return
@@ -150,8 +130,3 @@ def _flat(value: Any) -> Any:
 def tex(text: str) -> str:
     """Escape what LaTeX would read as commands."""
     return "".join(_LATEX.get(sign, sign) for sign in text)
-
-
-def _numeric(rows: Sequence[Row], column: str) -> bool:
-    values = [row.get(column) for row in rows]
-    return all(value is None or isinstance(value, (int, float)) for value in values)

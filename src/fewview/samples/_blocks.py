@@ -16,6 +16,7 @@ from fewview.ground._checkers import check_count, check_dimensions
 from fewview.ground._errors import FewviewError
 from fewview.samples._labels import plain, repeated
 
+BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
 PartialRows = Literal["error", "drop_view", "mean"]
 PARTIAL_ROWS: tuple[PartialRows, ...] = ("error", "drop_view", "mean")
@@ -121,14 +122,11 @@ def as_block(view: str, value: Any) -> tuple[FloatArray, Names]:
 
 def as_float(array: NDArray[Any]) -> FloatArray:
     """Choose float32, or float64 where float32 would lose digits or overflow; always a copy."""
-    if array.dtype.kind in "iu" and array.dtype.itemsize > 2 and array.size:
-        largest = max(abs(int(array.min())), abs(int(array.max())))
-        if largest > 2**24:
-            return array.astype(np.float64)
     # By kind and size, not by dtype: a big-endian float64 is not equal to np.float64.
-    if array.dtype.kind == "f" and array.dtype.itemsize >= 8:
-        return array.astype(np.float64)
-    return array.astype(np.float32)
+    wide = array.dtype.kind == "f" and array.dtype.itemsize >= 8
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 2 and array.size:
+        wide = max(abs(int(array.min())), abs(int(array.max()))) > 2**24
+    return array.astype(np.float64 if wide else np.float32)
 
 
 def _refuse_text_columns(view: str, frame: Any, names: Names) -> None:
@@ -161,7 +159,7 @@ def _from_objects(view: str, array: NDArray[Any], names: Names) -> FloatArray:
     return out
 
 
-def as_mask(mask: Any, n_samples: int, n_views: int) -> NDArray[np.bool_] | None:
+def as_mask(mask: Any, n_samples: int, n_views: int) -> BoolArray | None:
     """Check a mask [samples, views], True where a view is present."""
     if mask is None:
         return None
@@ -181,11 +179,11 @@ def as_mask(mask: Any, n_samples: int, n_views: int) -> NDArray[np.bool_] | None
 def settle_rows(
     view: str,
     block: FloatArray,
-    allowed: NDArray[np.bool_] | None,
+    allowed: BoolArray | None,
     partial_rows: PartialRows,
     names: Names,
     called: Callable[[Any], str],
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+) -> tuple[FloatArray, BoolArray]:
     """Decide which rows are present; `block` is a private copy and may be changed.
 
     Rows that are not `allowed` are taken for missing; `called` says in messages which rows are
@@ -222,11 +220,7 @@ def settle_rows(
 
 
 def _fill_with_means(
-    view: str,
-    block: FloatArray,
-    missing: NDArray[np.bool_],
-    part: NDArray[np.bool_],
-    names: Names,
+    view: str, block: FloatArray, missing: BoolArray, part: BoolArray, names: Names
 ) -> None:
     known = (~missing).sum(axis=0)
     total = np.where(missing, 0.0, block).sum(axis=0, dtype=np.float64)

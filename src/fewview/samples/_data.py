@@ -1,7 +1,8 @@
 """What a sample is: `MultiViewData`, named feature blocks with rows that may be missing.
 
 Everything in fewview that holds samples is one of these. It is immutable, knows its own missing
-views, and can be sliced by rows, so that scikit-learn's splitters take it for an ordinary X.
+views, and can be sliced by rows, so that scikit-learn's splitters take it for an ordinary X. What
+only some samples need (files, frames, summaries) is imported where it is used.
 """
 
 from __future__ import annotations
@@ -9,16 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._file_contents import Contents, Tables
-from fewview.files._formats import read_contents, write_contents
-from fewview.files._limits import naming
 from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._blocks import (
@@ -30,10 +29,13 @@ from fewview.samples._blocks import (
     frozen,
     settle_rows,
 )
-from fewview.samples._frames import frame_tables
-from fewview.samples._joins import join_tables
 from fewview.samples._labels import as_ids, as_labels, encode_labels, rows_text
-from fewview.samples._overview import Summary, summarise
+
+if TYPE_CHECKING:
+    from fewview.files._file_contents import Contents, Tables
+    from fewview.samples._overview import Summary
+
+WHOLE = (slice(None), ...)  # an index that leaves nothing out
 
 
 class MultiViewData:
@@ -149,6 +151,8 @@ class MultiViewData:
             >>> MultiViewData.from_frames({"rna": rna, "scan": scan}).ids.tolist()
             ['a', 'b', 'c']
         """
+        from fewview.samples._frames import frame_tables
+
         return cls.from_contents(frame_tables(frames, labels, key, name), partial_rows)
 
     @classmethod
@@ -156,6 +160,9 @@ class MultiViewData:
         cls, contents: Contents | Tables, partial_rows: PartialRows = "error"
     ) -> MultiViewData:
         """Make samples of what a file says, or of tables that are still to be joined by key."""
+        from fewview.files._file_contents import Tables
+        from fewview.samples._joins import join_tables
+
         if isinstance(contents, Tables):
             contents = join_tables(contents, partial_rows)
         return cls(**vars(contents), partial_rows=partial_rows)
@@ -204,11 +211,17 @@ class MultiViewData:
 
         Example:
             >>> import tempfile
+            >>> from pathlib import Path
             >>> file = Path(tempfile.mkdtemp()) / "pets.npz"
             >>> np.savez(file, view_image=np.ones((2, 3)), y=np.array([0, 1]))
             >>> MultiViewData.read(file)
             MultiViewData(pets: 2 samples, views: image[3], 2 classes, 0.0% missing)
         """
+        from pathlib import Path
+
+        from fewview.files._formats import read_contents
+        from fewview.files._limits import naming
+
         check_word(f"partial_rows={partial_rows!r}", partial_rows, PARTIAL_ROWS)
         with naming(Path(path)):
             return cls.from_contents(read_contents(Path(path), labels), partial_rows)
@@ -227,6 +240,7 @@ class MultiViewData:
 
         Example:
             >>> import tempfile
+            >>> from pathlib import Path
             >>> folder = Path(tempfile.mkdtemp()) / "pets"
             >>> data = MultiViewData({"image": [[1.0, 2.0]]}, labels=["cat"], ids=["tom"])
             >>> data.write(folder, format="csv")
@@ -236,6 +250,12 @@ class MultiViewData:
             >>> MultiViewData.read(folder) == data
             True
         """
+        from pathlib import Path
+
+        from fewview.files._file_contents import Contents
+        from fewview.files._formats import write_contents
+        from fewview.files._limits import naming
+
         labels = None if self.labels is None else self.labels.tolist()
         ids = None if self.ids is None else self.ids.tolist()
         contents = Contents(self._views, labels, ids, self.columns, self.name)
@@ -255,34 +275,26 @@ class MultiViewData:
         items = list(parts)
         if not items:
             raise FewviewError("concat needs at least one MultiViewData")
-        names: dict[str, int] = {}
+        widths: dict[str, int] = {}
+        columns: dict[str, tuple[str, ...]] = {}
         for item in items:
             for view, width in item.view_dims.items():
-                if names.setdefault(view, width) != width:
+                if widths.setdefault(view, width) != width:
                     raise FewviewError(
-                        f"view {view!r} is {names[view]} wide in one part and {width} in another"
+                        f"view {view!r} is {widths[view]} wide in one part and {width} in another"
                     )
-        columns: dict[str, tuple[str, ...]] = {}
-        for view in names:
-            known = {item.columns[view] for item in items if view in item.columns}
-            if len(known) > 1 and len({frozenset(c) for c in known}) > 1:
-                raise FewviewError(f"view {view!r} has different columns in different parts")
-            if known:
-                columns[view] = next(i.columns[view] for i in items if view in i.columns)
+            for view, names in item.columns.items():
+                if set(columns.setdefault(view, names)) != set(names):
+                    raise FewviewError(f"view {view!r} has different columns in different parts")
         items = [item._in_column_order(columns) for item in items]
-        blocks: dict[str, FloatArray] = {}
-        for view, width in names.items():
-            rows = [
-                item._views.get(view, np.full((len(item), width), np.nan, dtype=np.float32))
-                for item in items
-            ]
-            blocks[view] = np.concatenate(rows)
-        labels: list[Hashable] | None = None
+        blocks = {
+            view: np.concatenate([item._block(view, width) for item in items])
+            for view, width in widths.items()
+        }
+        labels = ids = None
         if any(item.labels is not None for item in items):
-            labels = []
-            for item in items:
-                labels += [None] * len(item) if item.labels is None else item.labels.tolist()
-        ids = None
+            known = ([None] * len(i) if i.labels is None else i.labels.tolist() for i in items)
+            labels = [*chain.from_iterable(known)]
         if all(item.ids is not None for item in items):
             ids = [i for item in items if item.ids is not None for i in item.ids.tolist()]
         return cls(blocks, labels, ids=ids, columns=columns, name=items[0].name)
@@ -382,13 +394,11 @@ class MultiViewData:
 
     def __getitem__(self, key: Any) -> MultiViewData:
         if isinstance(key, tuple):
-            rest = key[1:]
-            whole = (isinstance(part, slice) and part == slice(None) for part in rest)
-            if not all(part is Ellipsis or full for part, full in zip(rest, whole, strict=True)):
+            if not all(isinstance(p, (slice, EllipsisType)) and p in WHOLE for p in key[1:]):
                 raise FewviewError(
                     "MultiViewData is indexed by rows only; use select_views() for columns"
                 )
-            key = key[0] if key else slice(None)
+            key = key[0] if key else ...
         if key is Ellipsis:
             key = slice(None)
         if isinstance(key, str):
@@ -425,6 +435,14 @@ class MultiViewData:
         parts = {name: getattr(self, name) for name in ("mask", "labels", "ids", "columns", "name")}
         return MultiViewData.unchecked(**{"views": self._views, **parts, **changes})
 
+    def _checked(
+        self, views: Any, columns: Mapping[str, Sequence[str]], mask: Any = None
+    ) -> MultiViewData:
+        """The same samples with other views, which are still to be checked."""
+        return MultiViewData(
+            views, self.labels, ids=self.ids, mask=mask, columns=columns, name=self.name
+        )
+
     def select_views(self, names: Sequence[str]) -> MultiViewData:
         """Keep only these views, in this order; samples left without any view are an error.
 
@@ -435,13 +453,8 @@ class MultiViewData:
         chosen = {name: self.view(name) for name in names}
         if not chosen:
             raise FewviewError("select_views needs at least one view")
-        return MultiViewData(
-            chosen,
-            self.labels,
-            ids=self.ids,
-            columns={view: self.columns[view] for view in chosen if view in self.columns},
-            name=self.name,
-        )
+        columns = {view: self.columns[view] for view in chosen if view in self.columns}
+        return self._checked(chosen, columns)
 
     def drop_views(self, names: Sequence[str]) -> MultiViewData:
         """Leave these views out; samples left without any view are an error."""
@@ -457,14 +470,8 @@ class MultiViewData:
             0.5
         """
         given = as_mask(mask, self.n_samples, self.n_views)
-        return MultiViewData(
-            self._views,
-            self.labels,
-            ids=self.ids,
-            mask=self.mask if given is None else self.mask & given,
-            columns=self.columns,
-            name=self.name,
-        )
+        both = self.mask if given is None else self.mask & given
+        return self._checked(self._views, self.columns, both)
 
     def with_labels(self, labels: Iterable[Hashable] | None) -> MultiViewData:
         """Return the same samples with other labels."""
@@ -510,15 +517,14 @@ class MultiViewData:
                     "both must hold the same features"
                 )
         arranged = self._in_column_order(reference.columns, what)
-        blocks = {
-            view: arranged._views.get(
-                view, np.full((self.n_samples, width), np.nan, dtype=np.float32)
-            )
-            for view, width in dims.items()
-        }
-        return MultiViewData(
-            blocks, self.labels, ids=self.ids, columns=reference.columns, name=self.name
-        )
+        blocks = {view: arranged._block(view, width) for view, width in dims.items()}
+        return self._checked(blocks, reference.columns)
+
+    def _block(self, view: str, width: int) -> FloatArray:
+        """The block of a view, rows of NaN where there is none."""
+        if view in self._views:
+            return self._views[view]
+        return np.full((self.n_samples, width), np.nan, dtype=np.float32)
 
     def _in_column_order(
         self, columns: Mapping[str, tuple[str, ...]], what: str = "data"
@@ -580,6 +586,8 @@ class MultiViewData:
             ... # doctest: +ELLIPSIS
             1 sample...
         """
+        from fewview.samples._overview import summarise
+
         return summarise(self)
 
     def plot_patterns(self, ax: Any = None) -> Any:

@@ -104,7 +104,7 @@ def _split_key(where: str, frame: Any, key: str | None) -> tuple[Keys, Any, str]
         return Keys(where, ids), table.drop(wanted), "column"
     if index is not None and (key is None or key in index.names):
         level = index if key is None or index.nlevels == 1 else index.get_level_values(key)
-        return Keys(where, _list(level.tolist())), table, _index_kind(index)
+        return Keys(where, _list(level.tolist())), table, index_kind(index)
     hint = "set key= to the column that identifies a sample" if key is None else "check key="
     raise FewviewError(
         f"{where}: no column {wanted!r} (it has {shorten(map(repr, columns))}); {hint}"
@@ -126,7 +126,8 @@ def _refuse_forgotten_key(tables: Mapping[str, Table]) -> None:
             )
 
 
-def _index_kind(index: Any) -> str:
+def index_kind(index: Any) -> str:
+    """Say whether a pandas index says something, or only numbers rows."""
     plain = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
     return "row numbers" if plain and index.name is None else "index"
 
@@ -168,7 +169,7 @@ def _read_labels(labels: Any, key: str | None) -> tuple[KeyedLabels, str]:
     native = nw.to_native(labels, pass_through=True)
     if nw.dependencies.is_pandas_like_series(native):
         keys = Keys("labels", _list(native.index.tolist()))
-        return KeyedLabels(keys, native.tolist()), _index_kind(native.index)
+        return KeyedLabels(keys, native.tolist()), index_kind(native.index)
     if not hasattr(native, "columns"):
         raise FewviewError(
             f"labels are a {type(labels).__name__}; tables are joined by key, so give labels with "

@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from fewview.files._file_contents import Keys, Table, Tables
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
+from fewview.samples._frames import index_kind
 
 
 def as_data(X: Any, y: Any = None) -> MultiViewData:
@@ -26,19 +27,8 @@ def as_data(X: Any, y: Any = None) -> MultiViewData:
     own), else by position. A MuData-like object has `mod` (name -> AnnData-like), an AnnData-like
     one has `X`, `obs_names` and `var_names`; samples that a modality lacks miss that view.
 
-    Args:
-        X: samples.
-        y: one label per sample; for joined frames a dict, Series or frame with the keys; for a
-            MuData-like object also the name of a column of `obs`.
-
-    Example:
-        >>> as_data([[1.0, 2.0], [3.0, 4.0]], ["a", "b"]).classes.tolist()
-        ['a', 'b']
-        >>> import pandas as pd
-        >>> rna = pd.DataFrame({"id": ["p", "q"], "g": [0.1, 0.2]})
-        >>> scan = pd.DataFrame({"id": ["q"], "s": [5.0]})
-        >>> as_data({"rna": rna, "scan": scan}, {"p": "ill", "q": "well"}).mask.tolist()
-        [[True, False], [True, True]]
+    Labels are one per sample; for joined frames a dict, Series or frame with the keys; for a
+    MuData-like object also the name of a column of `obs`.
     """
     if isinstance(X, MultiViewData):
         data = X
@@ -60,18 +50,12 @@ def as_data(X: Any, y: Any = None) -> MultiViewData:
 
 
 def is_plain(X: Any) -> bool:
-    """Whether X is one 2-D array, list of rows or sparse matrix, without column names.
-
-    Example:
-        >>> is_plain([[1.0]]), is_plain({"a": [[1.0]]})
-        (True, False)
-    """
+    """Whether X is one 2-D array, list of rows or sparse matrix, without column names."""
     if issparse(X):
         return True
     if isinstance(X, (MultiViewData, Mapping, np.ma.MaskedArray)) or hasattr(X, "columns"):
         return False
-    several = isinstance(X, (list, tuple)) and len(X) > 0 and all(_is_table(part) for part in X)
-    return not several
+    return not (isinstance(X, (list, tuple)) and len(X) > 0 and all(map(_is_table, X)))
 
 
 def _is_table(value: Any) -> bool:
@@ -94,14 +78,7 @@ def _checked_array(X: Any) -> Any:
 
 
 def as_labels(y: Any) -> Any:
-    """Check labels: one per sample, finite, discrete.
-
-    Example:
-        >>> as_labels([0.5, 1.7])
-        Traceback (most recent call last):
-        ...
-        fewview.FewviewError: Unknown label type: continuous...
-    """
+    """Check labels: one per sample, finite, discrete."""
     if isinstance(y, (str, bytes)):
         raise FewviewError(f"labels are the text {y!r}; give one label per sample")
     array = np.asarray(y) if hasattr(y, "__array__") or hasattr(y, "shape") else None
@@ -132,10 +109,7 @@ def _has_key(value: Any) -> bool:
     if "id" in list(columns):
         return True
     index = getattr(value, "index", None)
-    if index is None or callable(index):
-        return False
-    plain = type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
-    return not plain or index.name is not None
+    return index is not None and not callable(index) and index_kind(index) == "index"
 
 
 def _from_keyed_frames(frames: Mapping[str, Any], y: Any) -> MultiViewData:

@@ -116,31 +116,25 @@ def _kind(value: Any) -> str:
 
 def _check_kinds(sources: Sequence[Keys]) -> None:
     """Refuse keys that could never match: the number 1 in one table, the text '1' in another."""
-    examples: list[tuple[Keys, dict[str, Any]]] = []
-    for keys in sources:
-        first: dict[str, Any] = {}
-        for value in keys.ids:
-            first.setdefault(_kind(value), value)
-        if first:
-            examples.append((keys, first))
-    if len({kind for _, kinds in examples for kind in kinds}) < 2:
+    filled = [keys for keys in sources if keys.ids]
+    kinds = [{_kind(value) for value in keys.ids} for keys in filled]
+    if len(set().union(*kinds)) < 2:
         return
-
-    def refuse(one: Keys, value: Any, two: Keys, other: Any) -> None:
-        raise FewviewError(
-            f"keys of different kinds: {_kind(value)} in {one.where} (such as {value!r}), "
-            f"{_kind(other)} in {two.where} (such as {other!r}); convert one so that they match"
-        )
-
-    for keys, kinds in examples[1:]:
-        before, earlier = examples[0]
-        if not kinds.keys() & earlier.keys():
-            refuse(before, next(iter(earlier.values())), keys, next(iter(kinds.values())))
+    for keys, found in zip(filled, kinds, strict=True):
+        if not found & kinds[0]:
+            raise _unlike(filled[0], filled[0].ids[0], keys, keys.ids[0])
     written = {str(v): (keys, v) for keys in sources for v in keys.ids if not isinstance(v, str)}
     for keys in sources:
         for value in keys.ids:
             if isinstance(value, str) and value in written:
-                refuse(*written[value], keys, value)
+                raise _unlike(*written[value], keys, value)
+
+
+def _unlike(one: Keys, value: Any, two: Keys, other: Any) -> FewviewError:
+    return FewviewError(
+        f"keys of different kinds: {_kind(value)} in {one.where} (such as {value!r}), "
+        f"{_kind(other)} in {two.where} (such as {other!r}); convert one so that they match"
+    )
 
 
 def _check_overlap(sources: Sequence[Keys]) -> None:

@@ -19,11 +19,9 @@ def plain(value: Any) -> Hashable:
     """Unwrap numpy scalars, and turn NaN and missing markers into None."""
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, float) and value != value:
-        return None
-    return value  # type: ignore[no-any-return]
+    unknown = type(value).__name__ in ("NAType", "NaTType")
+    unknown = unknown or (isinstance(value, float) and value != value)
+    return None if unknown else value
 
 
 def as_labels(labels: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | None:

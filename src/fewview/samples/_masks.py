@@ -160,11 +160,7 @@ class MissingRule:
 
 
 def draw_uniform(
-    seeds: UInt64Array,
-    n_samples: int,
-    n_views: int,
-    eta: float,
-    present: BoolArray | None = None,
+    seeds: UInt64Array, n_samples: int, n_views: int, eta: float, present: BoolArray | None = None
 ) -> BoolArray:
     """Draw masks with exactly round(eta x cells) missing cells, uniform given one kept view each.
 
@@ -196,9 +192,7 @@ def draw_by_class(
     per_sample = np.take_along_axis(weight, labels[..., None], axis=1)
     cells = uniform(combine(seeds, stream_key("mask", "cells")), (labels.shape[1], n_views))
     waiting = -np.log(cells) / per_sample  # exponential waiting times; the smallest are dropped
-    order = np.argsort(waiting.reshape(len(seeds), -1), axis=-1, kind="stable")
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(order.shape[-1])[None], axis=-1)
+    ranks = waiting.reshape(len(seeds), -1).argsort(axis=-1, kind="stable").argsort(axis=-1)
     return _drop_smallest(seeds, ranks.reshape(waiting.shape).astype(np.uint64), eta, present)
 
 
@@ -240,9 +234,7 @@ def draw_view_rates(seeds: UInt64Array, n_samples: int, view_rates: Sequence[flo
 def draw_patterns(seeds: UInt64Array, n_samples: int, patterns: BoolArray) -> BoolArray:
     """Give every sample the view combination of a randomly drawn row of `patterns`."""
     u = uniform(combine(seeds, stream_key("mask", "patterns")), n_samples)
-    rows = np.minimum((u * len(patterns)).astype(np.int64), len(patterns) - 1)
-    out: BoolArray = patterns[rows]
-    return out
+    return patterns[np.minimum((u * len(patterns)).astype(np.int64), len(patterns) - 1)]
 
 
 def _drop_smallest(

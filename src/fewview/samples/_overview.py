@@ -75,19 +75,17 @@ class Summary:
     @property
     def headline(self) -> str:
         """The most important numbers in one line."""
-        parts = [self._title, _count(len(self.views), "view")]
+        labels = "no labels"
         if self.n_classes:
-            sizes = f"{self.smallest_class} to {self.largest_class}"
-            if self.smallest_class == self.largest_class:
-                sizes = str(self.largest_class)
-            parts.append(f"{_count(self.n_classes, 'class', 'classes')} of {sizes}")
-            if self.unlabelled:
-                parts.append(f"{self.unlabelled} unlabelled")
-        else:
-            parts.append("no labels")
-        parts.append(f"{_percent(self.missing_rate)} of views missing")
-        parts.append(f"{self.n_complete} complete")
-        return ", ".join(parts)
+            ends = dict.fromkeys((self.smallest_class, self.largest_class))
+            labels = (
+                f"{_count(self.n_classes, 'class', 'classes')} of {' to '.join(map(str, ends))}"
+            )
+            labels += f", {self.unlabelled} unlabelled" if self.unlabelled else ""
+        return (
+            f"{self._title}, {_count(len(self.views), 'view')}, {labels}, "
+            f"{_percent(self.missing_rate)} of views missing, {self.n_complete} complete"
+        )
 
     def __str__(self) -> str:
         lines = [_printable(self.headline), "", *_aligned([_HEAD, *map(_cells, self.views)], 1)]
@@ -174,15 +172,11 @@ class Summary:
 
     def _pattern_rows(self, present: str, absent: str) -> list[list[str]]:
         """The most frequent combinations of views as a table, with its head."""
-        head = ["samples", "share", *(_printable(view.name) for view in self.views)]
-        shown = zip(self.patterns, self.frequencies[:TEXT_PATTERNS], strict=False)
-        return [
-            head,
-            *(
-                [str(count), _percent(share), *(present if has else absent for has in pattern)]
-                for (pattern, count), share in shown
-            ),
-        ]
+        rows = [["samples", "share", *(_printable(view.name) for view in self.views)]]
+        for (pattern, count), share in zip(self.patterns, self.frequencies, strict=True):
+            marks = (present if has else absent for has in pattern)
+            rows.append([str(count), _percent(share), *marks])
+        return rows[: TEXT_PATTERNS + 1]
 
     def _rest(self, limit: int) -> int:
         return sum(count for _, count in self.patterns[limit:])
@@ -279,15 +273,10 @@ def _html_table(
         f"{escape(text)}</th>"
         for i, text in enumerate(head)
     )
-    body = ""
-    for row in rows:
-        body += "<tr>"
-        for index, cell in enumerate(row):
-            if row_heads and index == 0:
-                body += f'<th scope="row" style="{style}left;font-weight:normal">{cell}</th>'
-            else:
-                body += f'<td style="{style}right">{cell}</td>'
-        body += "</tr>"
+    first = f'<th scope="row" style="{style}left;font-weight:normal">{{}}</th>'
+    other = f'<td style="{style}right">{{}}</td>'
+    cells = [first if row_heads else other, *[other] * (len(head) - 1)]
+    body = "".join(f"<tr>{''.join(map(str.format, cells, row))}</tr>" for row in rows)
     return (
         '<table style="border-collapse:collapse;margin:0.5em 0;background:none;color:inherit">'
         f'<caption style="text-align:left;color:inherit">{escape(caption)}</caption>'

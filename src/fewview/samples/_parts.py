@@ -8,9 +8,9 @@ into memory, and the next part is read while the present one is worked on.
 from __future__ import annotations
 
 import math
-import os
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -58,18 +58,12 @@ class ArrayFile:
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Read rows start to stop into memory."""
-        out = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
-        width = out.strides[0] if len(out) else 0
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(self.offset + start * width)
-            raw: Any = out.reshape(-1).view(np.uint8)
-            view, done = memoryview(raw), 0
-            while done < len(view):
-                got = file.readinto(view[done:])
-                if not got:
-                    raise FewviewError(f"{self.path} ended early; was it changed while read?")
-                done += got
-        return out
+        width = math.prod(self.shape[1:])
+        offset, count = self.offset + start * width * self.dtype.itemsize, (stop - start) * width
+        out = np.fromfile(self.path, self.dtype, count, offset=offset)
+        if out.size < count:
+            raise FewviewError(f"{self.path} ended early; was it changed while read?")
+        return out.reshape(stop - start, *self.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -121,11 +115,6 @@ class NpyFolder:
         """Number of samples."""
         return self.labels.shape[0]
 
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one sample, over all views."""
-        return sum(view.shape[1] * view.dtype.itemsize for view in self.views.values())
-
     def read(self, start: int, stop: int) -> MultiViewData:
         """Read samples start to stop."""
         try:
@@ -144,22 +133,20 @@ class NpyFolder:
 
         A part has `rows` samples, by default as many as take 128 MiB.
         """
-        rows = max(1, PART_BYTES // self.row_bytes) if rows is None else rows
+        if rows is None:
+            width = sum(view.shape[1] * view.dtype.itemsize for view in self.views.values())
+            rows = max(1, PART_BYTES // width)
         if rows < 1:
             raise FewviewError(f"a part of {rows} rows; give a positive number")
         end = self.n_samples if stop is None else min(stop, self.n_samples)
         with ThreadPoolExecutor(1) as reader:
-            ahead = None
-            for first in range(start, end, rows):
-                if ahead is None:
-                    ahead = reader.submit(self.read, first, min(first + rows, end))
-                present, following = ahead.result(), first + rows
-                # Forget the finished read, or its rows would stay in memory with the next ones.
-                ahead = None
-                if following < end:
-                    ahead = reader.submit(self.read, following, min(following + rows, end))
-                yield present
-                del present
+            ahead: deque[Future[MultiViewData]] = deque()
+            for first in range(start, end + rows, rows):
+                if first < end:
+                    ahead.append(reader.submit(self.read, first, min(first + rows, end)))
+                if first > start:
+                    # Taken off before it is yielded: no part stays in memory with the next two.
+                    yield ahead.popleft().result()
 
     def sample(self, count: int, pieces: int = 64) -> MultiViewData:
         """Read about `count` samples in `pieces` runs that are spread evenly over the files."""
@@ -183,8 +170,3 @@ def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> Mu
     if careful or not mask.any(axis=1).all() or labels.dtype.kind == "u":
         return MultiViewData(views, labels, name=name)  # says what is wrong, if something is
     return MultiViewData.unchecked(views, mask, labels, name=name)
-
-
-def write_npy(path: str | PathLike[str], shape: tuple[int, ...], dtype: Any) -> np.memmap[Any, Any]:
-    """Create an empty `.npy` file of a known size, to be filled part by part."""
-    return np.lib.format.open_memmap(os.fspath(path), mode="w+", dtype=dtype, shape=shape)

@@ -17,6 +17,7 @@ from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError
 
 BoolArray = NDArray[np.bool_]
+COMPLEMENTS = {"present": "cells", "paired": "incomplete"}  # 1 minus the rate of the other
 CONVENTIONS = ("cells", "present", "incomplete", "paired", "independent", "given back")
 
 
@@ -106,10 +107,8 @@ def convert_rate(
 
 
 def _to_cells(rate: float, n_views: int, given: str, views_lost: float | None) -> float:
-    if given == "present":
-        return 1 - rate
-    if given == "paired":
-        return _to_cells(1 - rate, n_views, "incomplete", views_lost)
+    if given in COMPLEMENTS:
+        rate, given = 1 - rate, COMPLEMENTS[given]
     if given == "incomplete":
         if views_lost is not None:
             return rate * views_lost / n_views
@@ -125,10 +124,8 @@ def _to_cells(rate: float, n_views: int, given: str, views_lost: float | None) -
 
 
 def _from_cells(eta: float, n_views: int, wanted: str, views_lost: float | None) -> float:
-    if wanted == "present":
-        return 1 - eta
-    if wanted == "paired":
-        return 1 - _from_cells(eta, n_views, "incomplete", views_lost)
+    if wanted in COMPLEMENTS:
+        return 1 - _from_cells(eta, n_views, COMPLEMENTS[wanted], views_lost)
     if wanted == "incomplete":
         if views_lost is None:
             dropped = eta / largest_rate(n_views)
@@ -143,10 +140,8 @@ def _from_cells(eta: float, n_views: int, wanted: str, views_lost: float | None)
         low, high = 0.0, 1.0  # both grow with the rate: halve the interval
         for _ in range(60):
             middle = (low + high) / 2
-            if _to_cells(middle, n_views, wanted, None) < eta:
-                low = middle
-            else:
-                high = middle
+            below = _to_cells(middle, n_views, wanted, None) < eta
+            low, high = (middle, high) if below else (low, middle)
         return high
     return eta
 
