@@ -62,7 +62,7 @@ def advise(
     from fewview.datasets._catalogue import names
     from fewview.datasets._loading import load
     from fewview.evaluate._advice import give_advice
-    from fewview.ground._errors import FewviewError
+    from fewview.ground._whole_files import made_folder
     from fewview.report._page import write_report
 
     # A word is a data set, as for 'bench', unless it is a file: a slip then gets a suggestion.
@@ -77,11 +77,7 @@ def advise(
         say(f"{unlabelled} sample(s) without a label are left out")
         samples = samples[samples.codes >= 0]
     say(f"{samples}")
-    folder = Path(output).expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FewviewError(f"{folder}: cannot make this folder ({error.strerror})") from None
+    folder = made_folder(output)
     store = folder / "results.sqlite"
     try:
         advice = give_advice(

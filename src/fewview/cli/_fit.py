@@ -77,6 +77,7 @@ def fit(
 
     from fewview.engine._fitted import usual_task
     from fewview.engine._registry import create
+    from fewview.ground._whole_files import check_writable
     from fewview.samples._rates import check_rate
 
     check_writable(output)
@@ -111,19 +112,6 @@ def why_not_reject(base: MultiViewData) -> str:
     large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
                 for code in range(len(base.classes)))  # fmt: skip
     return too_few_classes(len(base.classes), large)
-
-
-def check_writable(path: str) -> None:
-    """Say at once that a file cannot be written, before any work is done."""
-    from pathlib import Path
-
-    from fewview.ground._errors import FewviewError
-
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FewviewError(f"{target}: the folder {target.parent} does not exist; create it first")
-    if target.is_dir():
-        raise FewviewError(f"{target} is a folder; give the name of a file")
 
 
 def say(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from fewview.cli._declared import Device, Labels, PartialRows
-from fewview.cli._fit import check_writable, read_samples, say
+from fewview.cli._fit import read_samples, say
 from fewview.cli._text import shows
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def predict(
     print the accuracy.
     """
     from fewview.ground._rows import save
+    from fewview.ground._whole_files import check_writable
 
     target = Path(output)
     form = FORMATS.get(target.suffix.lower())

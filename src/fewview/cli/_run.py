@@ -53,14 +53,10 @@ def run(
     from fewview.drawing._charts import accuracy_curves, save_figure
     from fewview.engine._registry import expand
     from fewview.evaluate._options import bench, make_grid
-    from fewview.ground._errors import FewviewError
+    from fewview.ground._whole_files import made_folder
     from fewview.report._page import write_report
 
-    folder = Path(output).expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FewviewError(f"{folder}: cannot make this folder ({error.strerror})") from None
+    folder = made_folder(output)
     grid = make_grid(["digits"], methods=methods, eta=ETAS, splits=splits, episodes=episodes)
     store = str(folder / "results.sqlite")
     if jobs is None:

@@ -27,13 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a benchmark; exit status 0 done, 1 some cells failed, 2 wrong input, 130 stopped."""
     options = vars(parser().parse_args(arguments))
     from fewview.evaluate._open_set import run_open_set
-    from fewview.evaluate._options import COLUMNS, bench, make_grid, stop_message, write_json
+    from fewview.evaluate._options import COLUMNS, answer, bench, make_grid, write_json
     from fewview.evaluate._progress import PlainProgress
-    from fewview.ground._errors import FewviewError
     from fewview.ground._rows import plain_table
 
     running = {name: options.pop(name) for name in RUNNING}
-    try:
+
+    def work() -> int:
         grid = make_grid(options.pop("datasets"), **options)
         if running.pop("open_set"):
             found = run_open_set(grid, lambda text: print(text, file=sys.stderr))
@@ -42,14 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 write_json(found, running["json_path"])
             return 0
         rows, outcome = bench(grid, progress=PlainProgress(), **running)
-    except FewviewError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(stop_message(running["store"]), file=sys.stderr)
-        return 130
-    print(plain_table(rows, COLUMNS))
-    return 1 if outcome.failures else 0
+        print(plain_table(rows, COLUMNS))
+        return 1 if outcome.failures else 0
+
+    return answer(work, running["store"])
 
 
 if __name__ == "__main__":

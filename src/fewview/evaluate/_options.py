@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome, run
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
-from fewview.ground._whole_files import replacing
+from fewview.ground._whole_files import check_writable, replacing
 from fewview.numerics._padding import PADDINGS
 from fewview.results._store import NO_STORE, default_path
 from fewview.results._summaries import summarise_planned
@@ -144,6 +145,18 @@ def stop_message(store: str | None) -> str:
     return "stopped; finished cells are stored, run the same command again to continue"
 
 
+def answer(work: Callable[[], int], store: str | None) -> int:
+    """Exit status of a bare command: that of its work, 2 for wrong input, 130 after Ctrl-C."""
+    try:
+        return work()
+    except FewviewError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(stop_message(store), file=sys.stderr)
+        return 130
+
+
 def bench(
     grid: Grid,
     *,
@@ -173,10 +186,7 @@ def bench(
         ('digits', 10, True)
     """
     if json_path is not None:
-        with_folder = Path(json_path)
-        if not with_folder.parent.is_dir() or with_folder.is_dir():
-            with replacing(with_folder):  # says what is wrong before hours of work, not after
-                pass
+        check_writable(json_path)
     outcome = run(grid, store_path(store), jobs=jobs, cluster=cluster, progress=progress)
     rows = summarise_planned(outcome.cells, outcome.results)
     if json_path is not None:

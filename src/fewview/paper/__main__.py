@@ -28,28 +28,23 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill a store; exit status 0 done, 1 some cells failed, 2 wrong input, 130 stopped."""
     options = vars(parser().parse_args(arguments))
-    from fewview.evaluate._options import stop_message
+    from fewview.evaluate._options import answer
     from fewview.evaluate._progress import PlainProgress
-    from fewview.ground._errors import FewviewError
     from fewview.ground._rows import plain_table
     from fewview.paper._compute import PLAN_COLUMNS, as_typed, compute_all, describe_plan
     from fewview.paper._studies import expand_names
 
-    try:
+    def work() -> int:
         wish, desk = as_typed(options, PlainProgress())
         names = expand_names(options["names"])
         if options["plan"]:
             print(plain_table(describe_plan(names, wish, desk), PLAN_COLUMNS))
             return 0
         failures = compute_all(names, wish, desk)
-    except FewviewError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(stop_message(options["store"]), file=sys.stderr)
-        return 130
-    print(f"done: {', '.join(names)} ({len(failures)} cells failed)")
-    return 1 if failures else 0
+        print(f"done: {', '.join(names)} ({len(failures)} cells failed)")
+        return 1 if failures else 0
+
+    return answer(work, options["store"])
 
 
 if __name__ == "__main__":
