@@ -188,7 +188,7 @@ class Contract(Parameters, ABC):
         Yields:
             Some of the episodes, and their scores [tasks, n_query, way] on the CPU.
         """
-        tensors = kept_tensors(self, data, prepared)
+        tensors, _ = kept_tensors(self, data, prepared)
         size = self.batch_size(
             episodes.support.shape[1], episodes.query.shape[1], prepared.reference.view_dims,
             episodes.way,
@@ -320,21 +320,18 @@ def scale_base(
     return scaling, scaling.transform(base, dtype)
 
 
-def kept_tensors(method: Contract, data: MultiViewData, prepared: Prepared) -> ViewTensors:
-    """`Contract.scaled`, shared by all cells of a data set, class split and scaling."""
-    tensors: ViewTensors = _kept_tensors(method, data, prepared)[0]
-    return tensors
-
-
 def _kept_key(method: Contract, data: MultiViewData, prepared: Prepared) -> Hashable:
     return id(data), id(prepared.scaling), method.dtype, str(method.torch_device)
 
 
 @cached(LRUCache(3), key=_kept_key, lock=Lock())
-def _kept_tensors(
+def kept_tensors(
     method: Contract, data: MultiViewData, prepared: Prepared
 ) -> tuple[ViewTensors, Any]:
-    # What the key is made of is kept too, or another object might get its identity.
+    """`Contract.scaled`, shared by all cells of a data set, class split and scaling.
+
+    What the key is made of is kept too, or another object might get its identity.
+    """
     return method.scaled(data, prepared), (data, prepared.scaling)
 
 

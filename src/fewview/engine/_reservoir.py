@@ -36,15 +36,6 @@ class Reservoir:
         rows: the samples, those of the classes with the smallest hashes.
         keys: hash of every sample, uint64 [n]; a class keeps its smallest.
         seed: of all hashes.
-
-    Example:
-        >>> data = MultiViewData(np.random.rand(300, 3), labels=[0] * 200 + [1] * 100)
-        >>> start = Reservoir.empty(data)
-        >>> np.bincount(start.update(data).rows.codes).tolist()
-        [60, 60]
-        >>> one, two = start.update(data[:150]), start.update(data[150:])
-        >>> bool((one.merge(two).keys == start.update(data).keys).all())
-        True
     """
 
     rows: MultiViewData
@@ -116,14 +107,7 @@ def _class_key(seed: int, kind: type, label: Hashable) -> int:
 
 
 def row_keys(data: MultiViewData, seed: int = 0) -> UInt64Array:
-    """Hash of every sample by all of its values, uint64 [n]; identical samples have one hash.
-
-    Example:
-        >>> data = MultiViewData([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0]])
-        >>> one, two, three = row_keys(data)
-        >>> bool(one == three), bool(one == two)
-        (True, False)
-    """
+    """Hash of every sample by all of its values, uint64 [n]; identical samples have one hash."""
     state = np.full(len(data), stream_key("reservoir", seed), np.uint64)
     for view, (name, block) in enumerate(data.views.items()):
         if block.dtype.itemsize not in (4, 8):
