@@ -29,6 +29,7 @@ from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
 from fewview.numerics._padding import PADDINGS, pad
 from fewview.samples._data import MultiViewData
+from fewview.samples._inputs import as_data
 from fewview.samples._scaling import SCALINGS, ViewScaling, fit_scaling
 
 # What `--tune` tries.
@@ -271,13 +272,15 @@ def latent_batch(
     )
 
 
-def check_labelled(data: MultiViewData, called: str, without: str) -> None:
-    """Refuse samples without any labels, with the message `without`, or with some lacking."""
+def labelled_data(X: Any, y: Any, called: str, without: str) -> MultiViewData:
+    """`as_data`, all of it labelled; the message `without` is for data without any labels."""
+    data = as_data(X, y)
     if data.labels is None or not len(data.classes):
         raise FewviewError(without)
     unknown = np.flatnonzero(data.codes < 0)
     if len(unknown):
         raise FewviewError(f"{called} row {unknown[0]} has no label; label it or drop it")
+    return data
 
 
 # ------------------------------------------------------------------ what is kept between tasks
@@ -295,7 +298,7 @@ def _learn_key(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashabl
 @cached(LRUCache(16), key=_learn_key, lock=Lock())
 def _learn(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepared:
     start = perf_counter()
-    check_labelled(base, "base", "the base set has no labels; base classes must be known")
+    labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
     scaling, rows = scale_base(base, method.row_scaling, method.dtype)
     state = method.prepare(rows, task, method.random_state)
     return Prepared(

@@ -6,7 +6,7 @@ made of. Everything else it holds is numbers, text and arrays.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -31,11 +31,11 @@ from fewview.samples._scaling import SCALINGS, ViewScaling
 PLAIN = (str, int, float, bool, type(None))
 
 
+@dataclass
 class Writer:
     """Collects arrays while objects are turned into JSON."""
 
-    def __init__(self) -> None:
-        self.arrays: Arrays = {}
+    arrays: Arrays = field(default_factory=dict)
 
     def array(self, value: Any, where: str) -> Document:
         """Put an array away under a readable name."""
@@ -123,11 +123,11 @@ class Writer:
         return document
 
 
+@dataclass
 class Reader:
     """Turns JSON and arrays back into objects; everything unexpected is an error."""
 
-    def __init__(self, arrays: Arrays) -> None:
-        self.arrays = arrays
+    arrays: Arrays
 
     def array(self, value: Any, kinds: str = "fiub") -> NDArray[Any]:
         """Look an array up and check its kind of numbers."""

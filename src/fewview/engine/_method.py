@@ -22,7 +22,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from fewview._version import __version__
-from fewview.engine._contract import Contract, check_labelled
+from fewview.engine._contract import Contract, labelled_data
 from fewview.engine._encoding import Reader, Writer, read_method, write_method
 from fewview.engine._explaining import Explanation
 from fewview.engine._fitted import FittedBase, refuse_overlap, usual_task
@@ -227,9 +227,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         return self._take(support, known or self._prepared_for(support))
 
     def _supports(self, X: Any, y: Any) -> MultiViewData:
-        support = as_data(X, y)
-        check_labelled(
-            support,
+        support = labelled_data(
+            X,
+            y,
             "support",
             f"{type(self).__name__} requires y to be passed, but the target y is None: supports "
             "have no labels; give y, or labels in the MultiViewData",
@@ -460,8 +460,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """
         from sklearn.metrics import accuracy_score
 
-        data = as_data(X, y)
-        check_labelled(data, "query", "queries have no labels to compare with; give y")
+        data = labelled_data(X, y, "query", "queries have no labels to compare with; give y")
         labels = data.classes[data.codes].tolist()
         right = [a == b for a, b in zip(self.predict(X).tolist(), labels, strict=True)]
         return float(accuracy_score(np.ones(len(right), bool), right, sample_weight=sample_weight))

@@ -80,12 +80,6 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
 
 
 @cache
-def _catalogue() -> dict[str, str]:
-    listed: dict[str, str] = import_module(PLACE).CATALOGUE
-    return listed
-
-
-@cache
 def _load_installed() -> None:
     """Read the methods of other packages; one that is broken must not take the others down."""
     for point in entry_points(group=PLACE):
@@ -105,13 +99,14 @@ def _load_installed() -> None:
 def names() -> tuple[str, ...]:
     """All known names, sorted."""
     _load_installed()
-    return tuple(sorted({*_catalogue(), *_entries}))
+    return tuple(sorted({*import_module(PLACE).CATALOGUE, *_entries}))
 
 
 def get_entry(name: str) -> Entry:
     """Look a name up and load its method; an unknown one is an error that suggests close names."""
-    if name not in _entries and name in _catalogue():
-        import_module(f"{PLACE}.{_catalogue()[name]}")
+    catalogue = import_module(PLACE).CATALOGUE
+    if name not in _entries and name in catalogue:
+        import_module(f"{PLACE}.{catalogue[name]}")
     if name not in _entries:
         _load_installed()
     if name not in _entries:

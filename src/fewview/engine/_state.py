@@ -85,5 +85,5 @@ class Prepared:
 
     def to(self, device: Any) -> Prepared:
         """Return the same with its tensors on another device."""
-        means = map_tensors(self.base_means, lambda mean: mean.to(device))
-        return replace(self, base_means=means, state=self.state.to(device))
+        means, state = map_tensors((self.base_means, self.state), lambda x: x.to(device))
+        return replace(self, base_means=means, state=state)
