@@ -203,7 +203,7 @@ def _undeclared(factory: type[Method]) -> dict[str, Any]:
 
 def check_estimator(case: Case) -> None:
     """`fit`, `predict` and `predict_proba` have the right shapes, sums and labels."""
-    support, query = _split(case, shots=2)
+    support, query = _split(case)
     clf = case.variant(base=case.base)
     assert clf.fit(support) is clf, "fit must return the method"
     assert clf.classes_.tolist() == sorted(NOVEL_CLASSES[:WAY]), f"classes_ is {clf.classes_}"
@@ -223,7 +223,7 @@ def check_estimator(case: Case) -> None:
 
 def check_fitted_base(case: Case) -> None:
     """A clone keeps the base set and gives the same answers."""
-    support, query = _split(case, shots=2)
+    support, query = _split(case)
     first = case.variant().fit_base(case.base, task=case.task())
     copy = clone(first)
     assert copy.base is not None, "clone loses the base set"
@@ -238,7 +238,7 @@ def check_fitted_base(case: Case) -> None:
 
 def check_bad_input(case: Case) -> None:
     """Bad input raises a FewviewError (a ValueError) with a message."""
-    support, _ = _split(case, shots=2)
+    support, _ = _split(case)
     clf = case.variant(base=case.base).fit(support)
     one_class = support[support.labels == NOVEL_CLASSES[0]]
     wider = {view: np.ones((4, width + 1)) for view, width in WIDTHS.items()}
@@ -269,15 +269,14 @@ def _expect_message(error: FewviewError, what: str) -> None:
     assert str(error), f"{what}: the error has no message"
 
 
-def _split(case: Case, shots: int) -> tuple[MultiViewData, MultiViewData]:
-    """Supports and queries of three novel classes, some views missing."""
-    chosen = np.flatnonzero(np.isin(case.novel.labels.astype(str), NOVEL_CLASSES[:WAY]))  # type: ignore[union-attr]
-    data = case.novel[chosen]
+def _split(case: Case) -> tuple[MultiViewData, MultiViewData]:
+    """Two supports and six queries of each of three novel classes, some views missing."""
+    data = case.novel[case.novel.codes < WAY]
     mask = np.ones((len(data), len(WIDTHS)), dtype=bool)
     mask[1::4, 0] = mask[2::4, 1] = mask[3::6, 2] = False
     data = data.with_mask(mask)
     rank = np.array([np.sum(data.codes[:row] == code) for row, code in enumerate(data.codes)])
-    return data[rank < shots], data[(rank >= shots) & (rank < shots + 6)]
+    return data[rank < 2], data[(rank >= 2) & (rank < 8)]
 
 
 # ---------------------------------------------------------------------------- invariances

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fewview.engine._contract import Contract
 from fewview.engine._fitted import FittedBase
-from fewview.engine._parameters import NOT_IN_KEY
+from fewview.engine._parameters import NOT_IN_KEY, joined
 from fewview.engine._registry import entries_of, get_entry
 from fewview.engine._rejection import Thresholds
 from fewview.engine._saving import Arrays, Document
@@ -104,7 +104,7 @@ class Writer:
         limits = base.thresholds
         document = {
             "method": base.method,
-            "key": ",".join(f"{name}={text}" for name, text in base.parameters.items()),
+            "key": joined(base.parameters),
             "classes": [plain(label) for label in base.classes],
             "fingerprint": base.fingerprint,
             "task": self.task(base.task),
@@ -300,9 +300,8 @@ def write_method(method: Contract) -> Document:
 
 
 def _same(one: Any, two: Any) -> bool:
-    if isinstance(one, Contract) and isinstance(two, Contract):
-        return type(one) is type(two) and one.key() == two.key()
-    return type(one) is type(two) and repr(one) == repr(two)
+    text = Contract.key if isinstance(one, Contract) else repr
+    return type(one) is type(two) and text(one) == text(two)
 
 
 def _write_parameter(name: str, value: Any) -> Any:

@@ -56,7 +56,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
             >>> Proto().key()
             'dtype=float32,padding=episode,random_state=0,scaling=scale'
         """
-        return _joined(self.described())
+        return joined(self.described())
 
     def check_types(self) -> None:
         """Check that parameters declared as numbers or truth values are that, and finite."""
@@ -73,14 +73,15 @@ def _described(values: dict[str, Any]) -> dict[str, str]:
     return {name: _text(values[name]) for name in sorted(values) if name not in NOT_IN_KEY}
 
 
-def _joined(texts: dict[str, str]) -> str:
+def joined(texts: Mapping[str, str]) -> str:
+    """Parameters as one text, `name=value` after commas."""
     return ",".join(f"{name}={text}" for name, text in texts.items())
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Parameters):
         # As given, not resolved: so it was written from the first version on.
-        return f"{type(value).__name__}({_joined(_described(value.get_params(deep=False)))})"
+        return f"{type(value).__name__}({joined(_described(value.get_params(deep=False)))})"
     if isinstance(value, BaseEstimator):
         return " ".join(repr(value).split())
     if isinstance(value, tuple):

@@ -58,9 +58,7 @@ class Thresholds:
 
     def at(self, rate: float, shots: NDArray[Any], n_views: NDArray[Any]) -> FloatArray:
         """Smallest typicality that is not rejected, by shots and views of the queries, [n]."""
-        check_reject(rate)
-        known = np.array(self.shots)
-        place = np.abs(np.asarray(shots)[:, None] - known).argmin(axis=1)
+        place = np.abs(np.asarray(shots)[:, None] - np.array(self.shots)).argmin(axis=1)
         rows = self.quantiles[place, np.asarray(n_views) - 1]  # [n, levels]
         return np.array([np.interp(rate, LEVELS, row) for row in rows], dtype=np.float64)
 

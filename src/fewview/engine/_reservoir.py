@@ -72,11 +72,11 @@ class Reservoir:
             for code, label in enumerate(self.rows.classes.tolist()):
                 kept[label] = self.keys[self.rows.codes == code]
         full = len(kept) >= MOST_BASE_CLASSES
-        last = max(map(self._class_key, kept), default=0)
+        last = max((_class_key(self.seed, label) for label in kept), default=0)
         limits = np.full(len(part.classes), EVERYTHING, np.uint64)
         for code, label in enumerate(part.classes.tolist()):
             if label not in kept:
-                if full and self._class_key(label) > last:
+                if full and _class_key(self.seed, label) > last:
                     limits[code] = 0
             elif len(kept[label]) >= self.per_class:
                 limits[code] = kept[label].max()
@@ -89,7 +89,7 @@ class Reservoir:
             rows = MultiViewData.concat([self.rows, rows])
             keys = np.concatenate([self.keys, keys])
         labels = rows.classes.tolist()
-        class_keys = np.array([self._class_key(label) for label in labels], dtype=np.uint64)
+        class_keys = np.array([_class_key(self.seed, label) for label in labels], dtype=np.uint64)
         rank = np.argsort(np.argsort(class_keys))[rows.codes]  # of the class of every sample
         order = np.lexsort((keys, rank))
         starts = np.searchsorted(rank[order], rank[order])
@@ -97,12 +97,9 @@ class Reservoir:
         order = order[(place < self.per_class) & (rank[order] < MOST_BASE_CLASSES)]
         return replace(self, rows=rows[order], keys=keys[order])
 
-    def _class_key(self, label: Hashable) -> int:
-        return _class_key(self.seed, type(label), label)
 
-
-@lru_cache(maxsize=200_000)
-def _class_key(seed: int, kind: type, label: Hashable) -> int:
+@lru_cache(maxsize=200_000, typed=True)
+def _class_key(seed: int, label: Hashable) -> int:
     return stream_key("class of a reservoir", seed, label)
 
 
