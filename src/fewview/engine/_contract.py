@@ -80,6 +80,7 @@ class Contract(Parameters, ABC):
         choose("dtype", self.dtype, tuple(DTYPES))
         if not self.max_memory > 0:
             raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
+        _ = self.torch_device  # an impossible device is an error now, not when it is used
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Working memory of one task; sets the batch size. Depends on shapes only."""

@@ -107,7 +107,7 @@ def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thr
     if problem:
         raise FewviewError(problem)
     way = max(2, min(MOST_WAYS, n_classes // 3))
-    found: dict[tuple[int, int], list[FloatArray]] = {}
+    found: dict[int, dict[int, list[FloatArray]]] = {}  # shots -> views -> parts
     divisions = divide(base, way, N_FOLDS, "rejection folds", among=large)
     for number, division in enumerate(divisions):
         prepared = _prepared(method, division.known, task)
@@ -128,10 +128,9 @@ def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thr
                 own = fit.gather(2, batch.query_labels[..., None])[..., 0].double().cpu().numpy()
                 views = batch.query_mask.sum(-1).cpu().numpy()
                 for count in np.unique(views).tolist():
-                    found.setdefault((shot, count), []).append(own[views == count])
-    shots = tuple(shot for shot in SHOTS if any(key[0] == shot for key in found))
-    table = [_by_views(shot, base.n_views, found) for shot in shots]
-    return Thresholds(shots, np.array(table))
+                    found.setdefault(shot, {}).setdefault(count, []).append(own[views == count])
+    shots = tuple(sorted(found))
+    return Thresholds(shots, np.array([_by_views(found[shot], base.n_views) for shot in shots]))
 
 
 def usual_thresholds(
@@ -170,11 +169,9 @@ def _prepared(method: Contract, known: MultiViewData, task: TaskSpec) -> Prepare
         return method.prepare_base(thinned(known, MOST_SAMPLES), task)
 
 
-def _by_views(
-    shot: int, n_views: int, found: dict[tuple[int, int], list[FloatArray]]
-) -> list[FloatArray]:
+def _by_views(found: dict[int, list[FloatArray]], n_views: int) -> list[FloatArray]:
     """Quantiles for every number of views; the nearest number with enough queries stands in."""
-    values = {count: np.concatenate(parts) for (key, count), parts in found.items() if key == shot}
+    values = {count: np.concatenate(parts) for count, parts in found.items()}
     enough = [count for count, rows in values.items() if len(rows) >= FEWEST_QUERIES]
     enough = enough or sorted(values, key=lambda count: -len(values[count]))[:1]
     out = []
