@@ -29,6 +29,7 @@ from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
 from fewview.numerics._padding import PADDINGS, pad
 from fewview.samples._data import MultiViewData
+from fewview.samples._inputs import as_data
 from fewview.samples._scaling import SCALINGS, ViewScaling, fit_scaling
 
 # What `--tune` tries, beside a method's own settings.
@@ -82,6 +83,7 @@ class Contract(Parameters, ABC):
         choose("dtype", self.dtype, tuple(DTYPES))
         if not self.max_memory > 0:
             raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
+        _ = self.torch_device  # an impossible device is an error now, not when it is used
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Working memory of one task; sets the batch size. Depends on shapes only."""
@@ -92,19 +94,15 @@ class Contract(Parameters, ABC):
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> State:
         """Do without base classes; nothing by default.
 
-        Args:
-            rows: all scaled samples there are: unlabelled ones, if any were given, and the
-                supports with their labels.
-            task: shape of the task.
-            seed: of everything random.
+        `rows` are all scaled samples there are: unlabelled ones, if any were given, and the
+        supports with their labels.
         """
         return State()
 
     def start_statistics(self, sample: MultiViewData) -> Any:
         """Empty statistics that a base set in parts is added to (`update`, `merge`), or None.
 
-        Args:
-            sample: scaled samples that fix what must be known first.
+        `sample` are scaled samples that fix what must be known first.
         """
         if type(self).prepare is not Contract.prepare:
             raise self.cannot_stream()
@@ -135,10 +133,8 @@ class Contract(Parameters, ABC):
     ) -> tuple[Contract, float]:
         """The same method with its automatic settings chosen, and the seconds that took.
 
-        Args:
-            base: unscaled base samples; all of them, or a sample where they came in parts.
-            task: what settings are chosen for.
-            scaling: the rule that statistics of parts have fixed, with all else that they fix.
+        `base` is unscaled, and a sample where base samples came in parts; `scaling` is the rule
+        that statistics of parts have fixed, with all else that they fix.
         """
         return self, 0.0
 
@@ -155,11 +151,7 @@ class Contract(Parameters, ABC):
 
         Higher is better; unlike `scores`, it can be compared between queries, and it is what
         rejecting a query is decided by. By default, minus the partial distance to the nearest
-        support of the class.
-
-        Args:
-            batch: scaled tasks with their gaps.
-            state: what `prepare` returned.
+        support of the class. The batch comes with its gaps.
         """
         return nearest_support(batch)
 
@@ -174,55 +166,34 @@ class Contract(Parameters, ABC):
     # ------------------------------------------------------------------ many tasks at once
 
     def prepare_base(self, base: MultiViewData, task: TaskSpec) -> Prepared:
-        """Scale the base set and learn from it; memoised by what the answer depends on.
-
-        Args:
-            base: base classes only, unscaled.
-            task: the task that settings are chosen for, where a method does that.
-        """
+        """Scale the base set and learn from it; memoised by what the answer depends on."""
         self.validate()
         chosen, seconds = self.chosen_for(base, task)
         prepared: Prepared = _learn(chosen, base, task)
         return replace(prepared, seconds=prepared.seconds + seconds) if seconds else prepared
 
     def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
-        """Scale rows that are not base classes and learn from them what they tell.
-
-        Args:
-            rows: unlabelled samples, supports or both, unscaled.
-            task: shape of the task.
-        """
+        """Scale unlabelled samples, supports or both and learn from them what they tell."""
         scaling = fit_scaling(rows, self.row_scaling)
-        state = self.prepare_alone(
-            scaling.transform(rows, self.numpy_dtype), task, self.random_state
-        )
+        scaled = scaling.transform(rows, self.dtype)
+        state = self.prepare_alone(scaled, task, self.random_state)
         return Prepared(scaling, None, state.to(self.torch_device, self.torch_dtype), rows[:0])
 
     def scaled(self, data: MultiViewData, prepared: Prepared, what: str = "data") -> ViewTensors:
-        """Data in the base set's order of views, scaled, as tensors on the device.
-
-        Args:
-            data: unscaled.
-            prepared: what `prepare_base` returned.
-            what: how to call the data in messages.
-        """
-        rows = prepared.scaling.transform(data.like(prepared.reference, what), self.numpy_dtype)
-        return ViewTensors.of(rows, self.torch_device, self.torch_dtype)
+        """Data (`what` in messages) in the base set's order of views, scaled, on the device."""
+        device, dtype = self.torch_device, self.torch_dtype
+        rows = prepared.scaling.transform(data.like(prepared.reference, what), self.dtype)
+        return ViewTensors.of(rows, device, dtype)
 
     def score_in_batches(
         self, data: MultiViewData, episodes: Episodes, prepared: Prepared
     ) -> Iterator[tuple[Episodes, Tensor]]:
-        """Score the queries of an episode list in batches that fit `max_memory`.
-
-        Args:
-            data: the unscaled data set that the episodes index.
-            episodes: tasks.
-            prepared: what `prepare_base` returned.
+        """Score the queries of episodes of unscaled data in batches that fit `max_memory`.
 
         Yields:
             Some of the episodes, and their scores [tasks, n_query, way] on the CPU.
         """
-        tensors = kept_tensors(self, data, prepared)
+        tensors, _ = kept_tensors(self, data, prepared)
         size = self.batch_size(
             episodes.support.shape[1], episodes.query.shape[1], prepared.reference.view_dims,
             episodes.way,
@@ -238,10 +209,11 @@ class Contract(Parameters, ABC):
 
     def score_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Tensor:
         """Pad if needed and score one batch of scaled tasks: [tasks, n_query, way]."""
-        if batch.n_query == 0:
-            return batch.support[0].new_zeros(batch.n_tasks, 0, batch.way)
+        padded = self.padded(batch, prepared)
+        if padded.n_query == 0:
+            return padded.support[0].new_zeros(padded.n_tasks, 0, padded.way)
         with torch.no_grad():
-            out = self.scores(self.padded(batch, prepared), prepared.state)
+            out = self.scores(padded, prepared.state)
         if not bool(torch.isfinite(out).all()):
             raise FloatingPointError(
                 f"{type(self).__name__} gave scores that are not finite; please report this"
@@ -279,11 +251,6 @@ class Contract(Parameters, ABC):
         """`dtype` as torch knows it."""
         return DTYPES[self.dtype]
 
-    @property
-    def numpy_dtype(self) -> Any:
-        """`dtype` as numpy knows it."""
-        return np.dtype(self.dtype).type
-
 
 def latent_batch(
     batch: EpisodeBatch,
@@ -292,25 +259,32 @@ def latent_batch(
     labels: Tensor,
     weights: Tensor | None = None,
 ) -> EpisodeBatch:
-    """Make a batch with the single view `latent`, complete, for `embed`.
+    """The tasks with the single view `latent`, complete, for `embed`.
 
-    Args:
-        batch: the tasks that were embedded.
-        support: [tasks, n, width], supports or anchors.
-        query: [tasks, n_query, width].
-        labels: int64 [tasks, n].
-        weights: [tasks, n] or None.
+    Supports (or anchors) are [tasks, n, width], with labels and weights [tasks, n]; queries are
+    [tasks, n_query, width].
     """
     return replace(
         batch,
         support=(support,),
         query=(query,),
-        support_mask=torch.ones((*support.shape[:2], 1), dtype=torch.bool, device=support.device),
-        query_mask=torch.ones((*query.shape[:2], 1), dtype=torch.bool, device=query.device),
+        support_mask=torch.ones_like(support[..., :1], dtype=torch.bool),
+        query_mask=torch.ones_like(query[..., :1], dtype=torch.bool),
         support_labels=labels,
         view_names=("latent",),
         support_weights=weights,
     )
+
+
+def labelled_data(X: Any, y: Any, called: str, without: str) -> MultiViewData:
+    """`as_data`, all of it labelled; the message `without` is for data without any labels."""
+    data = as_data(X, y)
+    if data.labels is None or not len(data.classes):
+        raise FewviewError(without)
+    unknown = np.flatnonzero(data.codes < 0)
+    if len(unknown):
+        raise FewviewError(f"{called} row {unknown[0]} has no label; label it or drop it")
+    return data
 
 
 # ------------------------------------------------------------------ what is kept between tasks
@@ -328,12 +302,8 @@ def _learn_key(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashabl
 @cached(LRUCache(16), key=_learn_key, lock=Lock())
 def _learn(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepared:
     start = perf_counter()
-    if base.labels is None or len(base.classes) == 0:
-        raise FewviewError("the base set has no labels; base classes must be known")
-    if (base.codes < 0).any():
-        row = int(np.flatnonzero(base.codes < 0)[0])
-        raise FewviewError(f"row {row} of the base set has no label; drop or label it")
-    scaling, rows = scale_base(base, method.row_scaling, method.numpy_dtype)
+    labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
+    scaling, rows = scale_base(base, method.row_scaling, method.dtype)
     state = method.prepare(rows, task, method.random_state)
     return Prepared(
         scaling=scaling,
@@ -346,21 +316,15 @@ def _learn(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepared:
 
 @cached(
     LRUCache(4),
-    key=lambda base, rule, dtype=np.float32: (base.fingerprint, rule, np.dtype(dtype).str),
+    key=lambda base, rule, dtype="float32": (base.fingerprint, rule, dtype),
     lock=Lock(),
 )
 def scale_base(
-    base: MultiViewData, rule: str, dtype: Any = np.float32
+    base: MultiViewData, rule: str, dtype: str = "float32"
 ) -> tuple[ViewScaling, MultiViewData]:
     """Fit a scaling on a base set and apply it; shared by methods that use the same one."""
     scaling = fit_scaling(base, rule)
     return scaling, scaling.transform(base, dtype)
-
-
-def kept_tensors(method: Contract, data: MultiViewData, prepared: Prepared) -> ViewTensors:
-    """`Contract.scaled`, shared by all cells of a data set, class split and scaling."""
-    tensors: ViewTensors = _kept_tensors(method, data, prepared)[0]
-    return tensors
 
 
 def _kept_key(method: Contract, data: MultiViewData, prepared: Prepared) -> Hashable:
@@ -368,10 +332,13 @@ def _kept_key(method: Contract, data: MultiViewData, prepared: Prepared) -> Hash
 
 
 @cached(LRUCache(3), key=_kept_key, lock=Lock())
-def _kept_tensors(
+def kept_tensors(
     method: Contract, data: MultiViewData, prepared: Prepared
 ) -> tuple[ViewTensors, Any]:
-    # What the key is made of is kept too, or another object might get its identity.
+    """`Contract.scaled`, shared by all cells of a data set, class split and scaling.
+
+    What the key is made of is kept too, or another object might get its identity.
+    """
     return method.scaled(data, prepared), (data, prepared.scaling)
 
 
@@ -380,5 +347,5 @@ def _view_means(data: MultiViewData, dtype: torch.dtype, device: Any) -> tuple[T
     for index, block in enumerate(data.views.values()):
         rows = block[data.mask[:, index]]
         mean = rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(block.shape[1])
-        means.append(torch.from_numpy(np.asarray(mean)).to(device=device, dtype=dtype))
+        means.append(torch.as_tensor(mean, dtype=dtype, device=device))
     return tuple(means)

@@ -6,7 +6,7 @@ made of. Everything else it holds is numbers, text and arrays.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fewview.engine._contract import Contract
 from fewview.engine._fitted import FittedBase
-from fewview.engine._parameters import NOT_IN_KEY
+from fewview.engine._parameters import NOT_IN_KEY, joined
 from fewview.engine._registry import entries_of, get_entry
 from fewview.engine._rejection import Thresholds
 from fewview.engine._saving import Arrays, Document
@@ -31,11 +31,11 @@ from fewview.samples._scaling import SCALINGS, ViewScaling
 PLAIN = (str, int, float, bool, type(None))
 
 
+@dataclass
 class Writer:
     """Collects arrays while objects are turned into JSON."""
 
-    def __init__(self) -> None:
-        self.arrays: Arrays = {}
+    arrays: Arrays = field(default_factory=dict)
 
     def array(self, value: Any, where: str) -> Document:
         """Put an array away under a readable name."""
@@ -53,19 +53,16 @@ class Writer:
             items = [self.value(item, f"{where}.{k}") for k, item in enumerate(value)]
             return {"tuple" if isinstance(value, tuple) else "list": items}
         if isinstance(value, dict):
-            pairs = [
-                [plain(key), self.value(item, f"{where}.{key}")] for key, item in value.items()
-            ]
-            return {"dict": pairs}
+            return {"dict": [[plain(k), self.value(x, f"{where}.{k}")] for k, x in value.items()]}
         if is_dataclass(value) and not isinstance(value, type):
             name = type(value).__name__
             if name not in state_classes():
                 raise FewviewError(f"{name} is not part of a method's state and cannot be saved")
-            found = {
-                item.name: self.value(getattr(value, item.name), f"{where}.{item.name}")
-                for item in fields(value)
+            held = {item.name: getattr(value, item.name) for item in fields(value)}
+            return {
+                "class": name,
+                "fields": {k: self.value(x, f"{where}.{k}") for k, x in held.items()},
             }
-            return {"class": name, "fields": found}
         return plain(value)
 
     def data(self, data: MultiViewData, where: str) -> Document:
@@ -74,7 +71,7 @@ class Writer:
             "views": [[v, self.array(block, f"{where}.{v}")] for v, block in data.views.items()],
             "labels": None if data.labels is None else [plain(x) for x in data.labels.tolist()],
             "ids": None if data.ids is None else [plain(x) for x in data.ids.tolist()],
-            "columns": {view: list(columns) for view, columns in data.columns.items()},
+            "columns": data.columns,
             "name": data.name,
         }
 
@@ -85,68 +82,52 @@ class Writer:
         if rule.patterns is not None:
             rows, counts = np.unique(rule.patterns, axis=0, return_counts=True)
             patterns = {"rows": rows.tolist(), "counts": counts.tolist()}
-        return {
-            "way": task.way,
-            "shot": list(task.shot) if isinstance(task.shot, tuple) else task.shot,
-            "queries": task.queries,
-            "eta": task.eta,
-            "query_counts": task.query_counts,
-            "missing": {
-                "kind": rule.kind,
-                "patterns": patterns,
-                "view_rates": None if rule.view_rates is None else list(rule.view_rates),
-                "strength": rule.strength,
-            },
-        }
+        return {**vars(task), "missing": {**vars(rule), "patterns": patterns}}
 
     def prepared(self, prepared: Prepared, where: str) -> Document:
         """Scaling, means and state."""
-        scaling, reference = prepared.scaling, prepared.reference
+        scaling = {"rule": prepared.scaling.rule, "unit": bool(prepared.scaling.unit)}
+        for name in ("shift", "factor"):
+            blocks = getattr(prepared.scaling, name)
+            scaling[name] = {v: self.array(x, f"{where}.{name}.{v}") for v, x in blocks.items()}
         return {
-            "scaling": {
-                "rule": scaling.rule,
-                "unit": bool(scaling.unit),
-                "shift": {v: self.array(x, f"{where}.shift.{v}") for v, x in scaling.shift.items()},
-                "factor": {
-                    v: self.array(x, f"{where}.factor.{v}") for v, x in scaling.factor.items()
-                },
-            },
+            "scaling": scaling,
             "means": self.value(prepared.base_means, f"{where}.means"),
             "state": self.value(prepared.state, f"{where}.state"),
-            "view_dims": list(map(list, reference.view_dims.items())),
-            "columns": {view: list(columns) for view, columns in reference.columns.items()},
+            "view_dims": list(prepared.reference.view_dims.items()),
+            "columns": prepared.reference.columns,
             "seconds": prepared.seconds,
         }
 
     def base(self, base: FittedBase, rows: bool) -> Document:
         """What was learnt from base classes, and the rows only if asked."""
         limits = base.thresholds
-        return {
+        document = {
             "method": base.method,
-            "key": ",".join(f"{name}={text}" for name, text in base.parameters.items()),
+            "key": joined(base.parameters),
             "classes": [plain(label) for label in base.classes],
             "fingerprint": base.fingerprint,
             "task": self.task(base.task),
             "prepared": self.prepared(base.prepared, "base"),
-            "thresholds": None
-            if limits is None
-            else {
-                "shots": list(limits.shots),
-                "quantiles": self.array(limits.quantiles, "thresholds"),
-            },
+            "thresholds": None,
             "n_samples": base.n_samples,
-            "rows": self.data(base.rows, "rows") if rows and base.rows is not None else None,
-            "sample": self.data(base.sample, "sample")
-            if rows and base.sample is not None
-            else None,
+            "rows": None,
+            "sample": None,
         }
+        if limits is not None:
+            quantiles = self.array(limits.quantiles, "thresholds")
+            document["thresholds"] = {"shots": limits.shots, "quantiles": quantiles}
+        for name, data in (("rows", base.rows), ("sample", base.sample)):
+            if rows and data is not None:
+                document[name] = self.data(data, name)
+        return document
 
 
+@dataclass
 class Reader:
     """Turns JSON and arrays back into objects; everything unexpected is an error."""
 
-    def __init__(self, arrays: Arrays) -> None:
-        self.arrays = arrays
+    arrays: Arrays
 
     def array(self, value: Any, kinds: str = "fiub") -> NDArray[Any]:
         """Look an array up and check its kind of numbers."""
@@ -178,17 +159,17 @@ class Reader:
                 f"it holds a {value['class']}, which no method here knows; install the package "
                 "that the method came from"
             )
-        given: Document = value["fields"]
-        known = {item.name: item for item in fields(kind)}
-        strange = sorted(set(given) - set(known))
-        lacking = [
-            name
-            for name, item in known.items()
-            if name not in given and item.default is MISSING and item.default_factory is MISSING
-        ]
-        if strange or lacking:
-            raise FewviewError(f"{value['class']} does not have the fields {strange + lacking}")
-        return kind(**{name: self.value(item) for name, item in given.items()})
+        given = {name: self.value(item) for name, item in value["fields"].items()}
+        known = {item.name for item in fields(kind)}
+        needed = {
+            item.name
+            for item in fields(kind)
+            if item.default is MISSING and item.default_factory is MISSING
+        }
+        odd = sorted((given.keys() - known) | (needed - given.keys()))
+        if odd:
+            raise FewviewError(f"{value['class']} does not have the fields {odd}")
+        return kind(**given)
 
     def data(self, value: Document) -> MultiViewData:
         """Samples."""
@@ -199,23 +180,11 @@ class Reader:
 
     def task(self, value: Document) -> TaskSpec:
         """The shape of a task."""
-        rule = value["missing"]
-        patterns = None
+        rule, patterns = value["missing"], None
         if rule["patterns"] is not None:
             rows = np.array(rule["patterns"]["rows"], dtype=bool)
             patterns = np.repeat(rows, rule["patterns"]["counts"], axis=0)
-        rates = rule["view_rates"]
-        shot = value["shot"]
-        return TaskSpec(
-            way=value["way"],
-            shot=tuple(shot) if isinstance(shot, list) else shot,
-            queries=value["queries"],
-            eta=value["eta"],
-            query_counts=value["query_counts"],
-            missing=MissingRule(
-                rule["kind"], patterns, None if rates is None else tuple(rates), rule["strength"]
-            ),
-        )
+        return TaskSpec(**{**value, "missing": MissingRule(**{**rule, "patterns": patterns})})
 
     def prepared(self, value: Document) -> Prepared:
         """Scaling, means and state, with shapes that fit each other."""
@@ -226,9 +195,8 @@ class Reader:
         parts = []
         for name in ("shift", "factor"):
             found = {view: self.array(item, "f") for view, item in scaling[name].items()}
-            if list(found) != list(dims) or any(
-                block.shape not in ((), (dims[view],)) for view, block in found.items()
-            ):
+            fits = (found[view].shape in ((), (width,)) for view, width in dims.items())
+            if list(found) != list(dims) or not all(fits):
                 raise FewviewError("the scaling does not fit the views")
             parts.append(found)
         means = self.value(value["means"])
@@ -249,10 +217,9 @@ class Reader:
     def base(self, value: Document) -> FittedBase:
         """What was learnt from base classes."""
         limits = value["thresholds"]
-        thresholds = None
-        if limits is not None:
-            quantiles = self.array(limits["quantiles"], "f")
-            thresholds = Thresholds(tuple(limits["shots"]), quantiles)
+        # Files of earlier versions have no sample.
+        found = (value.get(name) for name in ("rows", "sample"))
+        rows, sample = (None if item is None else self.data(item) for item in found)
         return FittedBase(
             method=value["method"],
             parameters={},  # those of the method, which is written beside it
@@ -260,21 +227,17 @@ class Reader:
             fingerprint=value["fingerprint"],
             task=self.task(value["task"]),
             prepared=self.prepared(value["prepared"]),
-            rows=None if value["rows"] is None else self.data(value["rows"]),
-            thresholds=thresholds,
+            rows=rows,
+            thresholds=None
+            if limits is None
+            else Thresholds(tuple(limits["shots"]), self.array(limits["quantiles"], "f")),
             n_samples=value["n_samples"],
-            # Files of earlier versions do not have it.
-            sample=None if value.get("sample") is None else self.data(value["sample"]),
+            sample=sample,
         )
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON holds as it is, or say that it cannot be saved.
-
-    Example:
-        >>> plain(np.int64(3))
-        3
-    """
+    """Return a value that JSON holds as it is, or say that it cannot be saved."""
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, PLAIN):
@@ -311,38 +274,34 @@ def write_method(method: Contract) -> Document:
     All of them are written, because defaults may change; one that is no plain value (a scikit-learn
     estimator) only as "what the name stands for".
     """
-    best: Document | None = None
-    most = -1
+    given = {k: v for k, v in method.get_params(deep=False).items() if k not in NOT_IN_KEY}
     problem = FewviewError(
         f"{type(method).__name__} is not a registered method, so that a file cannot name it; use "
         "@register"
     )
+    found: list[tuple[int, Document]] = []
     for entry in entries_of(type(method)):
-        usual, parameters, same = entry.create(), {}, 0
+        usual = entry.create()
+        same = [key for key, value in given.items() if _same(value, getattr(usual, key))]
         try:
-            for key, value in method.get_params(deep=False).items():
-                if key in NOT_IN_KEY:
-                    continue
-                alike = _same(value, getattr(usual, key))
-                same += alike
-                if not (alike and isinstance(value, BaseEstimator)):
-                    parameters[key] = _write_parameter(key, value)
+            parameters = {
+                key: _write_parameter(key, value)
+                for key, value in given.items()
+                if not (key in same and isinstance(value, BaseEstimator))
+            }
         except FewviewError as error:
             problem = error
             continue
-        if same > most:
-            best, most = (
-                {"name": entry.name, "version": method.version, "parameters": parameters}, same
-            )  # fmt: skip
-    if best is None:
+        document = {"name": entry.name, "version": method.version, "parameters": parameters}
+        found.append((len(same), document))
+    if not found:
         raise problem
-    return best
+    return max(found, key=lambda item: item[0])[1]  # the name that says most
 
 
 def _same(one: Any, two: Any) -> bool:
-    if isinstance(one, Contract) and isinstance(two, Contract):
-        return type(one) is type(two) and one.key() == two.key()
-    return type(one) is type(two) and repr(one) == repr(two)
+    text = Contract.key if isinstance(one, Contract) else repr
+    return type(one) is type(two) and text(one) == text(two)
 
 
 def _write_parameter(name: str, value: Any) -> Any:
@@ -360,14 +319,9 @@ def _write_parameter(name: str, value: Any) -> Any:
 
 
 def read_method(document: Document) -> Contract:
-    """The opposite of `write_method`.
-
-    Example:
-        >>> read_method({"name": "proto", "version": 1, "parameters": {"padding": "zero"}}).padding
-        'zero'
-    """
-    method = get_entry(document["name"]).create()
+    """The opposite of `write_method`."""
     parameters = {name: _read_parameter(v) for name, v in document["parameters"].items()}
+    method = get_entry(document["name"]).create()
     strange = set(parameters) - set(method.get_params(deep=False))
     if strange:
         raise FewviewError(f"{document['name']} has no parameter {sorted(strange)[0]!r} here")

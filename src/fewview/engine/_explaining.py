@@ -16,7 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fewview.ground._checkers import check_extra
 from fewview.ground._errors import FewviewError
+from fewview.ground._whole_files import replacing
 from fewview.numerics._batch import EpisodeBatch
 
 FloatArray = NDArray[np.float64]
@@ -78,9 +80,7 @@ class Explanation:
     @property
     def margin(self) -> FloatArray:
         """Log-odds of the decided class against the runner-up, [n_query]."""
-        rows = np.arange(len(self))
-        out: FloatArray = self.scores[rows, self.decided] - self.scores[rows, self.runner_up]
-        return out
+        return self._lead(self.scores)
 
     @property
     def support_of_views(self) -> FloatArray:
@@ -88,18 +88,17 @@ class Explanation:
 
         With `support_of_other_queries`, rows sum to `margin`.
         """
-        rows = np.arange(len(self))
-        parts = self.contributions
-        out: FloatArray = parts[rows, :, self.decided] - parts[rows, :, self.runner_up]
-        return out
+        return self._lead(self.contributions)
 
     @property
     def support_of_other_queries(self) -> FloatArray:
         """What looking at the other queries adds to the margin, [n_query]."""
-        if not self.together.size:
-            return np.zeros(len(self))
+        return self._lead(self.together) if self.together.size else np.zeros(len(self))
+
+    def _lead(self, parts: FloatArray) -> FloatArray:
+        """Decided class minus runner-up in [n_query, ..., way]."""
         rows = np.arange(len(self))
-        out: FloatArray = self.together[rows, self.decided] - self.together[rows, self.runner_up]
+        out: FloatArray = parts[rows, ..., self.decided] - parts[rows, ..., self.runner_up]
         return out
 
     def rows(self) -> list[dict[str, Any]]:
@@ -140,13 +139,10 @@ class Explanation:
 
     def frame(self) -> Any:
         """`rows` as a pandas frame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise FewviewError(
-                "frames need pandas: pip install 'fewview[frames]' (rows() works without)"
-            ) from None
-        return pd.DataFrame(self.rows())
+        check_extra("frames (rows() works without)", "pandas", "frames")
+        from pandas import DataFrame
+
+        return DataFrame(self.rows())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw what each view adds to the margin, one bar per query; returns the axes.
@@ -185,8 +181,6 @@ class Explanation:
         """Write the picture (`.png`, `.svg`, `.pdf`), whole or not at all."""
         import matplotlib.pyplot as plt
 
-        from fewview.ground._whole_files import replacing
-
         figure = self.plot().figure
         try:
             with replacing(path) as temporary:
@@ -204,11 +198,7 @@ def explain_by_leaving_out(
 
     A view's contribution is what the score loses without it, and what the views then lack to the
     whole score is shared among them in equal parts. Queries that have no other view stay out of
-    the task while it is taken away.
-
-    Args:
-        batch: one scaled task with its gaps.
-        score: scores such a task, [1, n_query, way].
+    the task while it is taken away. `score` scores a task with its gaps, [1, n_query, way].
     """
     mask = batch.query_mask[0]
     whole = _centred(score(batch)[0])
@@ -216,15 +206,12 @@ def explain_by_leaving_out(
     for view in range(batch.n_views):
         rest = mask.clone()
         rest[:, view] = False
-        keep = rest.any(-1) & mask[:, view]
-        stay = (mask.any(-1) & ~mask[:, view]) | keep
-        rows = stay.nonzero()[:, 0]
-        without[view] = whole
-        without[view, (mask[:, view] & ~rest.any(-1)).cpu()] = 0.0
-        if bool(keep.any()):
-            found = _centred(score(_with_queries(batch, rows, rest[rows]))[0])
-            chosen = keep[rows].cpu()
-            without[view, rows[keep[rows]].cpu()] = found[chosen]
+        stay = rest.any(-1)
+        changed = (mask[:, view] & stay).cpu()
+        without[view] = torch.where(stay.cpu()[:, None] | ~mask[:, view].cpu()[:, None], whole, 0.0)
+        if bool(changed.any()):
+            found = _centred(score(_with_queries(batch, stay, rest[stay]))[0])
+            without[view, changed] = found[changed[stay.cpu()]]
     mask = mask.cpu()
     seen = mask.T[..., None].double()  # [V, N, 1]
     added = seen * (whole - without)
@@ -245,12 +232,7 @@ def explain_by_leaving_out(
 
 
 def add_other_queries(found: Explanation, scores: Tensor) -> Explanation:
-    """Reasons from supports alone, completed to the scores that decided.
-
-    Args:
-        found: what the views of a query say by themselves.
-        scores: log-scores by which queries were decided, [n_query, way].
-    """
+    """Reasons from supports alone, completed to the scores [n_query, way] that decided."""
     whole = _centred(scores).numpy()
     return replace(
         found,

@@ -39,35 +39,16 @@ def usual_task(
 
     One shot, 15 queries, min(5, (base classes - 2) // 2) ways but at least 2, and the gaps that the
     base set itself has; where it is complete, a missing rate of 0.3 as far as its views allow.
-
-    Args:
-        base: the base set.
-        way: classes per task.
-        shot: supports per class.
-        queries: queries per class.
-        eta: missing rate, uniform over views.
-
-    Example:
-        >>> import numpy as np
-        >>> base = MultiViewData({"a": np.ones((9, 1)), "b": np.ones((9, 2))}, labels=range(9))
-        >>> task = usual_task(base, queries=4)
-        >>> task.way, task.shot, task.queries, task.eta
-        (3, 1, 4, 0.3)
     """
     if way is None:
         way = max(2, min(USUAL_WAY, (len(base.classes) - 2) // 2))
-    rule, rate = MissingRule(), eta
-    if rate is None and not base.mask.all():
-        rule, rate = MissingRule.like(base.mask), base.missing_rate
-    elif rate is None:
-        rate = min(USUAL_ETA, largest_rate(base.n_views))
-    return TaskSpec(
-        way=way,
-        shot=1 if shot is None else shot,
-        queries=15 if queries is None else queries,
-        eta=rate,
-        missing=rule,
-    )
+    rule = MissingRule()
+    if eta is None and not base.mask.all():
+        rule, eta = MissingRule.like(base.mask), base.missing_rate
+    elif eta is None:
+        eta = min(USUAL_ETA, largest_rate(base.n_views))
+    shot, queries = 1 if shot is None else shot, 15 if queries is None else queries
+    return TaskSpec(way=way, shot=shot, queries=queries, eta=eta, missing=rule)
 
 
 class Stream(Protocol):
@@ -192,10 +173,6 @@ class FittedBase:
             )
         learn = method.prepare_rows if self.rows.labels is None else method.prepare_base
         return FittedBase.of(method, self.rows, self.task, learn(self.rows, self.task))
-
-    def prepared_for(self, method: Contract) -> Prepared:
-        """What was learnt, for a method whose parameters may have changed, on its device."""
-        return self.fitted_for(method).prepared.to(method.torch_device)
 
 
 def refuse_overlap(base: Iterable[Any], novel: Iterable[Any]) -> None:

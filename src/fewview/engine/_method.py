@@ -22,7 +22,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from fewview._version import __version__
-from fewview.engine._contract import Contract
+from fewview.engine._contract import Contract, labelled_data
 from fewview.engine._encoding import Reader, Writer, read_method, write_method
 from fewview.engine._explaining import Explanation
 from fewview.engine._fitted import FittedBase, refuse_overlap, usual_task
@@ -58,8 +58,6 @@ class _Learnt:
     classes_: NDArray[Any]
     prepared_: Prepared
     support_: MultiViewData
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
 
 
 class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
@@ -102,7 +100,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """
         self.validate()
         if isinstance(base, FittedBase):
-            base.prepared_for(self)  # refuses what does not go together
+            base.fitted_for(self)  # refuses what does not go together
             self.base = base
             return self
         data = as_data(base, y)
@@ -166,12 +164,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         return self
 
     def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
-        """Take what a stream has gathered as the base set.
-
-        Args:
-            stream: of this method.
-            task: what is learnt for; a common case when None.
-        """
+        """Take what a stream of this method has gathered as the base set; `task` as above."""
         self.base = stream.finish(self, task)
         return self
 
@@ -208,7 +201,6 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "supports are of one class only; at least two are needed (use partial_fit to give "
                 "them one after the other)"
             )
-        self._note_features(X, support)
         return self._take(support, self._prepared_for(support))
 
     def partial_fit(self: Self, X: Any, y: Any = None, classes: Any = None) -> Self:
@@ -219,19 +211,15 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             y: their labels, unless X has them.
             classes: all labels that may come, where they are known; anything else is an error.
         """
-        known = None
+        known = None  # what was learnt, where more supports do not change it
         if not hasattr(self, "support_"):
             self.validate()
             support = self._supports(X, y)
-            self._note_features(X, support)
         else:
             self._check_features(X)
             more = self._supports(X, y).like(self.prepared_.reference, "support")
             support = MultiViewData.concat([self.support_.without_ids(), more.without_ids()])
-            base = self._base_classes()
-            if base is not None:
-                refuse_overlap(base, support.classes.tolist())
-                known = self.prepared_
+            known = None if self._base_classes() is None else self.prepared_
         if classes is not None:
             strange = set(support.classes.tolist()) - set(np.asarray(classes).tolist())
             if strange:
@@ -239,15 +227,14 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         return self._take(support, known or self._prepared_for(support))
 
     def _supports(self, X: Any, y: Any) -> MultiViewData:
-        support = as_data(X, y)
-        if support.labels is None:
-            raise FewviewError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: "
-                "supports have no labels; give y, or labels in the MultiViewData"
-            )
-        if (support.codes < 0).any():
-            row = int(np.flatnonzero(support.codes < 0)[0])
-            raise FewviewError(f"support row {row} has no label; label it or drop it")
+        support = labelled_data(
+            X,
+            y,
+            "support",
+            f"{type(self).__name__} requires y to be passed, but the target y is None: supports "
+            "have no labels; give y, or labels in the MultiViewData",
+        )
+        refuse_overlap(self._base_classes() or (), support.classes.tolist())
         return support
 
     def _take(self: Self, support: MultiViewData, prepared: Prepared) -> Self:
@@ -258,13 +245,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         return self
 
     def _prepared_for(self, support: MultiViewData) -> Prepared:
-        novel = support.classes.tolist()
         if isinstance(self.base, FittedBase):
-            refuse_overlap(self.base.classes, novel)
             fitted = self.base = self.base.fitted_for(self)
-            return fitted.prepared_for(self)
+            return fitted.prepared.to(self.torch_device)
         task = TaskSpec(
-            way=max(2, len(novel)),
+            way=max(2, len(support.classes)),
             shot=int(np.bincount(support.codes).min()),
             eta=support.missing_rate,
             missing=MissingRule(kind="patterns", patterns=np.asarray(support.mask)),
@@ -273,20 +258,24 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         if self.base is not None:
             base = as_data(self.base)
             if base.labels is not None:
-                refuse_overlap(base.classes.tolist(), novel)
                 return self.prepare_base(base, task)
             alike = support.like(base[:0], "support")
             rows = MultiViewData.concat([base.without_ids(), alike.without_ids()])
         self._refuse_no_labels()
         return self.prepare_rows(rows, task)
 
-    def _note_features(self, X: Any, support: MultiViewData) -> None:
-        self.n_features_in_ = support.shape[1]
-        columns = support.columns.get("view0")
-        if support.view_names == ("view0",) and columns is not None and hasattr(X, "columns"):
-            self.feature_names_in_ = np.array(columns, dtype=object)
-        else:
-            self.__dict__.pop("feature_names_in_", None)
+    @property
+    def n_features_in_(self) -> int:
+        """Features of all views together, after `fit`."""
+        return self.support_.shape[1]
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the columns where one table was given; as in scikit-learn, absent elsewhere."""
+        columns = self.support_.columns.get("view0")
+        if columns is None or self.support_.n_views > 1:
+            raise AttributeError("the features have no names, or there are several views")
+        return np.array(columns, dtype=object)
 
     def _check_features(self, X: Any) -> None:
         """scikit-learn's message where one array has another number of columns."""
@@ -314,8 +303,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
     def query_scores(self, X: Any) -> Tensor:
         """Scores of queries for the classes in `classes_`: [n_query, way], on the CPU."""
         query = self._queries(X)
-        together = self.tags.transductive and getattr(self, "transductive", True)
-        if len(query) == 1 and together:
+        if len(query) == 1 and self.tags.transductive and getattr(self, "transductive", True):
             warnings.warn(
                 f"{type(self).__name__} looks at all queries together; with a single one it falls "
                 "back to what the supports say",
@@ -451,16 +439,15 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         query = self._queries(X)
         found = self.explain_batch(self.task_batch(query), self.prepared_)
         names = self._base_classes()
-        neighbours = tuple(
-            tuple(f"group {index}" if names is None else names[index] for index in row)
-            for row in found.neighbours
-        )
         return replace(
             found,
             mask=np.asarray(query.mask),
             classes=tuple(self.classes_.tolist()),
             ids=tuple(range(len(query)) if query.ids is None else query.ids.tolist()),
-            neighbours=neighbours,
+            neighbours=tuple(
+                tuple(f"group {index}" if names is None else names[index] for index in row)
+                for row in found.neighbours
+            ),
         )
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -473,14 +460,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """
         from sklearn.metrics import accuracy_score
 
-        data = as_data(X, y)
-        if data.labels is None:
-            raise FewviewError("queries have no labels to compare with; give y")
-        if (data.codes < 0).any():
-            row = int(np.flatnonzero(data.codes < 0)[0])
-            raise FewviewError(f"query row {row} has no label; drop it to compute an accuracy")
-        predicted = self.predict(X)
-        right = [a == b for a, b in zip(predicted.tolist(), data.labels.tolist(), strict=True)]
+        data = labelled_data(X, y, "query", "queries have no labels to compare with; give y")
+        labels = data.classes[data.codes].tolist()
+        right = [a == b for a, b in zip(self.predict(X).tolist(), labels, strict=True)]
         return float(accuracy_score(np.ones(len(right), bool), right, sample_weight=sample_weight))
 
     # ------------------------------------------------------------------ files
@@ -582,36 +564,30 @@ def load_model(path: str | PathLike[str], *, device: str = "cpu") -> Method:
         device: where to put it.
     """
     arrays, document = read_file(Path(path))
+    reader = Reader(arrays)
     try:
-        return _built(Reader(arrays), document, device)
+        method = read_method(document["method"])
+        assert isinstance(method, Method)
+        method.set_params(device=device)
+        written = document["method"]
+        if method.version != written["version"]:
+            warnings.warn(
+                f"saved by version {written['version']} of {written['name']}, and this is version "
+                f"{method.version}; answers may differ",
+                FewviewWarning,
+                stacklevel=2,
+            )
+        if document["base"] is not None:
+            # Written together, so fitted with these parameters, however later versions write them.
+            method.base = replace(reader.base(document["base"]), parameters=method.described())
+        if document["support"] is not None:
+            alone = document["prepared"]
+            prepared = method.base.prepared if alone is None else reader.prepared(alone)
+            method._take(reader.data(document["support"]), prepared.to(method.torch_device))
+        return method
     except FewviewError as error:
         raise FewviewError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         raise FewviewError(
             f"{path}: not a model that this version can read ({type(error).__name__}: {error})"
         ) from None
-
-
-def _built(reader: Reader, document: dict[str, Any], device: str) -> Method:
-    method = read_method(document["method"])
-    assert isinstance(method, Method)
-    method.set_params(device=device)
-    if method.version != document["method"]["version"]:
-        warnings.warn(
-            f"saved by version {document['method']['version']} of {document['method']['name']}, "
-            f"and this is version {method.version}; answers may differ",
-            FewviewWarning,
-            stacklevel=4,
-        )
-    if document["base"] is not None:
-        # Written together, so fitted with these parameters, however later versions write them.
-        method.base = replace(reader.base(document["base"]), parameters=method.described())
-    if document["support"] is not None:
-        support = reader.data(document["support"])
-        if document["prepared"] is not None:
-            prepared = reader.prepared(document["prepared"]).to(method.torch_device)
-        else:
-            prepared = method.base.prepared_for(method)
-        method.n_features_in_ = support.shape[1]
-        method._take(support, prepared)
-    return method

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from inspect import get_annotations
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
 
@@ -44,13 +45,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         return dict(self.get_params(deep=False))
 
     def described(self) -> dict[str, str]:
-        """All resolved parameters that change results, as text, in sorted order.
-
-        Example:
-            >>> from fewview import Proto
-            >>> Proto(padding="zero").described()["padding"]
-            'zero'
-        """
+        """All resolved parameters that change results, as text, in sorted order."""
         return _described(self.resolved_parameters())
 
     def key(self) -> str:
@@ -61,7 +56,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
             >>> Proto().key()
             'dtype=float32,padding=episode,random_state=0,scaling=scale'
         """
-        return _joined(self.described())
+        return joined(self.described())
 
     def check_types(self) -> None:
         """Check that parameters declared as numbers or truth values are that, and finite."""
@@ -78,14 +73,15 @@ def _described(values: dict[str, Any]) -> dict[str, str]:
     return {name: _text(values[name]) for name in sorted(values) if name not in NOT_IN_KEY}
 
 
-def _joined(texts: dict[str, str]) -> str:
+def joined(texts: Mapping[str, str]) -> str:
+    """Parameters as one text, `name=value` after commas."""
     return ",".join(f"{name}={text}" for name, text in texts.items())
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Parameters):
         # As given, not resolved: so it was written from the first version on.
-        return f"{type(value).__name__}({_joined(_described(value.get_params(deep=False)))})"
+        return f"{type(value).__name__}({joined(_described(value.get_params(deep=False)))})"
     if isinstance(value, BaseEstimator):
         return " ".join(repr(value).split())
     if isinstance(value, tuple):
@@ -94,16 +90,14 @@ def _text(value: Any) -> str:
 
 
 def _check_number(name: str, value: Any, kinds: list[str]) -> None:
+    truth = isinstance(value, (bool, np.bool_))
     if "bool" in kinds:
-        right, wanted = isinstance(value, (bool, np.bool_)), "true or false"
+        right, wanted = truth, "true or false"
     elif "float" in kinds:
-        number = isinstance(value, (int, float, np.integer, np.floating))
-        right = number and not isinstance(value, bool) and bool(np.isfinite(value))
-        wanted = "a finite number"
+        right, wanted = isinstance(value, Real) and isfinite(value), "a finite number"
     else:
-        right = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        wanted = "a whole number"
-    if not right:
+        right, wanted = isinstance(value, Integral), "a whole number"
+    if not right or (truth and "bool" not in kinds):
         raise FewviewError(f"{name} is {value!r}; it must be {wanted}")
 
 
@@ -122,28 +116,20 @@ def check_numbers(
     shares: Iterable[str] = (),
     whole: Mapping[str, int] | None = None,
 ) -> None:
-    """Raise an error unless numbers are in their ranges; None is always allowed.
+    """Raise an error unless numbers, or all numbers of a tuple, are in their ranges.
 
-    Args:
-        parameters: a method, or a dictionary of its settings.
-        positive: names of numbers above zero; of a tuple, all of them.
-        not_negative: names of numbers that may be zero too.
-        shares: names of numbers from 0 to 1.
-        whole: names of whole numbers, and the least that each may be.
-
-    Example:
-        >>> check_numbers({"C": 1.0, "n_iter": 0}, positive=["C"], whole={"n_iter": 1})
-        Traceback (most recent call last):
-        ...
-        fewview.FewviewError: n_iter is 0; it must be a whole number >= 1
+    None is always allowed. `parameters` is a method or a dictionary of its settings, `shares` are
+    numbers from 0 to 1, and `whole` has the least that each whole number may be.
     """
     rules: list[tuple[str, str, Callable[[Any], bool]]] = [
         *((name, "positive", lambda x: x > 0) for name in positive),
         *((name, ">= 0", lambda x: x >= 0) for name in not_negative),
         *((name, "a number from 0 to 1", lambda x: 0 <= x <= 1) for name in shares),
+        *(
+            (name, f"a whole number >= {least}", partial(_is_whole, least))
+            for name, least in (whole or {}).items()
+        ),
     ]
-    for name, least in (whole or {}).items():
-        rules.append((name, f"a whole number >= {least}", partial(_is_whole, least)))
     values = parameters if isinstance(parameters, Mapping) else vars(parameters)
     for name, wanted, right in rules:
         value = values[name]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sklearn.base import clone
@@ -79,47 +80,33 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
 
 
 @cache
-def _catalogue() -> dict[str, str]:
-    listed: dict[str, str] = import_module(PLACE).CATALOGUE
-    return listed
-
-
-@cache
 def _load_installed() -> None:
+    """Read the methods of other packages; one that is broken must not take the others down."""
     for point in entry_points(group=PLACE):
-        _load(point)
-
-
-def _load(point: EntryPoint) -> None:
-    """Read the methods of another package; one that is broken must not take the others down."""
-    try:
-        point.load()
-    except Exception as error:
-        package = point.dist.name if point.dist is not None else point.module
-        broken.append(point.name)
-        warnings.warn(
-            f"methods of the package {package!r} are left out: reading {point.value!r} gave "
-            f"{type(error).__name__}: {error}",
-            FewviewWarning,
-            stacklevel=4,
-        )
+        try:
+            point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist is not None else point.module
+            broken.append(point.name)
+            warnings.warn(
+                f"methods of the package {package!r} are left out: reading {point.value!r} gave "
+                f"{type(error).__name__}: {error}",
+                FewviewWarning,
+                stacklevel=3,
+            )
 
 
 def names() -> tuple[str, ...]:
-    """All known names, sorted.
-
-    Example:
-        >>> "proto" in names()
-        True
-    """
+    """All known names, sorted."""
     _load_installed()
-    return tuple(sorted({*_catalogue(), *_entries}))
+    return tuple(sorted({*import_module(PLACE).CATALOGUE, *_entries}))
 
 
 def get_entry(name: str) -> Entry:
     """Look a name up and load its method; an unknown one is an error that suggests close names."""
-    if name not in _entries and name in _catalogue():
-        import_module(f"{PLACE}.{_catalogue()[name]}")
+    catalogue = import_module(PLACE).CATALOGUE
+    if name not in _entries and name in catalogue:
+        import_module(f"{PLACE}.{catalogue[name]}")
     if name not in _entries:
         _load_installed()
     if name not in _entries:
@@ -157,10 +144,9 @@ def create(text: str, **parameters: Any) -> Method:
     chosen: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
-        key = key.strip()
         if not equals:
             raise FewviewError(f"{text!r}: write {setting!r} as parameter=value")
-        key = method.spell_parameter(key)
+        key = method.spell_parameter(key.strip())
         if key == "base":
             raise FewviewError(
                 f"method {name!r} has no parameter 'base' here; use --base, or the data set's own "
@@ -178,60 +164,37 @@ def create(text: str, **parameters: Any) -> Method:
 
 
 def _parse(key: str, value: str, default: Any, method: Contract) -> Any:
-    if _is_tuple(key, default, method):
+    kinds = {item.name: str(item.type) for item in fields(method)}
+    if isinstance(default, tuple) or kinds.get(key, "").startswith("tuple"):
         return () if value in ("", "none") else tuple(_literal(part) for part in value.split("+"))
     parsed = _literal(value)
-    if isinstance(default, str) and parsed is not None and not isinstance(parsed, bool):
-        # `scaling=none` is a word; a number where a word is usual ("auto") stays a number.
-        return parsed if isinstance(parsed, (int, float)) else value
     if isinstance(default, str):
-        return value
+        # `scaling=none` is a word; a number where a word is usual ("auto") stays a number.
+        number = isinstance(parsed, (int, float)) and not isinstance(parsed, bool)
+        return parsed if number else value
     if isinstance(default, bool) and not isinstance(parsed, bool):
         raise FewviewError(f"parameter {key!r} is true or false, not {value!r}")
     return parsed
 
 
-def _is_tuple(key: str, default: Any, method: Contract) -> bool:
-    if isinstance(default, tuple):
-        return True
-    if "__" in key:
-        return False
-    kinds = {item.name: str(item.type) for item in fields(method)}
-    return kinds.get(key, "").startswith("tuple")
-
-
 def _literal(text: str) -> Any:
-    lowered = text.lower()
-    if lowered in ("true", "false"):
-        return lowered == "true"
-    if lowered == "none":
-        return None
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
 def expand(text: str) -> list[str]:
-    """Split the value of `--methods` at commas; `all` is every method not tagged `trained`.
-
-    Example:
-        >>> expand("proto:padding=zero,proto")
-        ['proto:padding=zero', 'proto']
-    """
+    """Split the value of `--methods` at commas; `all` is every method not tagged `trained`."""
     out: list[str] = []
-    for part in text.split(","):
-        part = part.strip()
-        if not part:
-            continue
-        found = (
-            [name for name in names() if not get_entry(name).create().tags.trained]
-            if part == "all"
-            else [part]
-        )
-        out += [item for item in found if item not in out]
+    for part in filter(None, map(str.strip, text.split(","))):
+        if part == "all":
+            out += [name for name in names() if not get_entry(name).create().tags.trained]
+        else:
+            out.append(part)
     if not out:
         raise FewviewError("no methods given; try --methods proto or --methods all")
-    return out
+    return list(dict.fromkeys(out))

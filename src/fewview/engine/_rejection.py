@@ -51,57 +51,30 @@ class Thresholds:
     Attributes:
         shots: numbers of supports per class that tasks were drawn with.
         quantiles: [shots, views, levels]: entry v - 1 is about queries with v views.
-
-    Example:
-        >>> limits = Thresholds((1, 5), np.zeros((2, 3, len(LEVELS))) + LEVELS)
-        >>> limits.at(0.05, shots=np.array([1, 4]), n_views=np.array([3, 1])).tolist()
-        [0.05, 0.05]
     """
 
     shots: tuple[int, ...]
     quantiles: FloatArray
 
     def at(self, rate: float, shots: NDArray[Any], n_views: NDArray[Any]) -> FloatArray:
-        """Smallest typicality that is not rejected, for queries of classes with so many shots.
-
-        Args:
-            rate: wanted share of known queries that are rejected.
-            shots: supports of the class in question, [n].
-            n_views: views of the query, [n].
-        """
-        check_reject(rate)
-        known = np.array(self.shots)
-        place = np.abs(np.asarray(shots)[:, None] - known).argmin(axis=1)
+        """Smallest typicality that is not rejected, by shots and views of the queries, [n]."""
+        place = np.abs(np.asarray(shots)[:, None] - np.array(self.shots)).argmin(axis=1)
         rows = self.quantiles[place, np.asarray(n_views) - 1]  # [n, levels]
         return np.array([np.interp(rate, LEVELS, row) for row in rows], dtype=np.float64)
 
 
-def check_reject(rate: Any) -> float:
-    """Return a false-reject rate, or say what it must be.
-
-    Example:
-        >>> check_reject(0.05)
-        0.05
-    """
+def check_reject(rate: Any) -> None:
+    """Refuse what is no false-reject rate."""
     if isinstance(rate, bool) or not isinstance(rate, (int, float, np.floating)):
         raise FewviewError(f"reject is {rate!r}; give a false-reject rate such as 0.05")
     if not 0 < rate < 1:
         raise FewviewError(f"reject is {rate}; give a false-reject rate between 0 and 1")
-    return float(rate)
 
 
 def too_few_classes(n_classes: int, n_large: int = FEWEST_LARGE) -> str:
     """Why queries cannot be rejected with so few base classes; empty where they can be.
 
-    Args:
-        n_classes: base classes.
-        n_large: those among them with enough samples to play new classes.
-
-    Examples:
-        >>> too_few_classes(3)
-        'rejecting needs at least 4 base classes that play new ones; this model has 3'
-        >>> too_few_classes(4)
-        ''
+    `n_large` of them have enough samples to play new classes.
     """
     if n_classes < FEWEST_CLASSES:
         return (
@@ -122,12 +95,10 @@ def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable
 
 @cached(LRUCache(16), key=_question, lock=Lock())
 def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thresholds:
-    """Learn from base classes what is still usual; the same question is answered once.
+    """Learn from unscaled base classes what is still usual; the same question is answered once.
 
-    Args:
-        method: whose typicality is used; settings chosen automatically should be fixed by now.
-        base: base samples, unscaled, with labels.
-        task: its gaps are what queries will have, among others.
+    The method's automatic settings should be fixed by now; the task's gaps are what queries will
+    have, among others.
     """
     n_classes = len(base.classes)
     sizes = np.bincount(base.codes, minlength=n_classes)
@@ -136,7 +107,7 @@ def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thr
     if problem:
         raise FewviewError(problem)
     way = max(2, min(MOST_WAYS, n_classes // 3))
-    found: dict[tuple[int, int], list[FloatArray]] = {}
+    found: dict[int, dict[int, list[FloatArray]]] = {}  # shots -> views -> parts
     divisions = divide(base, way, N_FOLDS, "rejection folds", among=large)
     for number, division in enumerate(divisions):
         prepared = _prepared(method, division.known, task)
@@ -157,10 +128,9 @@ def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thr
                 own = fit.gather(2, batch.query_labels[..., None])[..., 0].double().cpu().numpy()
                 views = batch.query_mask.sum(-1).cpu().numpy()
                 for count in np.unique(views).tolist():
-                    found.setdefault((shot, count), []).append(own[views == count])
-    shots = tuple(shot for shot in SHOTS if any(key[0] == shot for key in found))
-    table = [_by_views(shot, base.n_views, found) for shot in shots]
-    return Thresholds(shots, np.array(table))
+                    found.setdefault(shot, {}).setdefault(count, []).append(own[views == count])
+    shots = tuple(sorted(found))
+    return Thresholds(shots, np.array([_by_views(found[shot], base.n_views) for shot in shots]))
 
 
 def usual_thresholds(
@@ -199,11 +169,9 @@ def _prepared(method: Contract, known: MultiViewData, task: TaskSpec) -> Prepare
         return method.prepare_base(thinned(known, MOST_SAMPLES), task)
 
 
-def _by_views(
-    shot: int, n_views: int, found: dict[tuple[int, int], list[FloatArray]]
-) -> list[FloatArray]:
+def _by_views(found: dict[int, list[FloatArray]], n_views: int) -> list[FloatArray]:
     """Quantiles for every number of views; the nearest number with enough queries stands in."""
-    values = {count: np.concatenate(parts) for (key, count), parts in found.items() if key == shot}
+    values = {count: np.concatenate(parts) for count, parts in found.items()}
     enough = [count for count, rows in values.items() if len(rows) >= FEWEST_QUERIES]
     enough = enough or sorted(values, key=lambda count: -len(values[count]))[:1]
     out = []
@@ -214,27 +182,16 @@ def _by_views(
 
 
 def rejection_label(classes: NDArray[Any], wanted: Hashable) -> Hashable:
-    """The label of rejected queries: -1 among numbers, `"unknown"` elsewhere, unless one is given.
-
-    Example:
-        >>> rejection_label(np.array(["cat", "dog"]), None), rejection_label(np.array([3, 4]), None)
-        ('unknown', -1)
-    """
-    label = wanted
-    if label is None:
-        label = -1 if classes.dtype.kind in "iuf" else "unknown"
+    """The label of rejected queries: -1 among numbers, else `"unknown"`, unless one is given."""
+    usual = -1 if classes.dtype.kind in "iuf" else "unknown"
+    label = usual if wanted is None else wanted
     if label in set(classes.tolist()):
         raise FewviewError(f"{label!r} is a class itself; give reject_label=... for rejected ones")
     return label
 
 
 def with_label(predicted: NDArray[Any], rejected: NDArray[np.bool_], label: Any) -> NDArray[Any]:
-    """Labels in which some are replaced; of objects where the kinds do not go together.
-
-    Example:
-        >>> with_label(np.array([3, 4]), np.array([True, False]), -1).tolist()
-        [-1, 4]
-    """
+    """Labels in which some are replaced; of objects where the kinds do not go together."""
     values = [
         label if gone else kept for kept, gone in zip(predicted.tolist(), rejected, strict=True)
     ]

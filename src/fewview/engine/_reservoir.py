@@ -36,15 +36,6 @@ class Reservoir:
         rows: the samples, those of the classes with the smallest hashes.
         keys: hash of every sample, uint64 [n]; a class keeps its smallest.
         seed: of all hashes.
-
-    Example:
-        >>> data = MultiViewData(np.random.rand(300, 3), labels=[0] * 200 + [1] * 100)
-        >>> start = Reservoir.empty(data)
-        >>> np.bincount(start.update(data).rows.codes).tolist()
-        [60, 60]
-        >>> one, two = start.update(data[:150]), start.update(data[150:])
-        >>> bool((one.merge(two).keys == start.update(data).keys).all())
-        True
     """
 
     rows: MultiViewData
@@ -81,11 +72,11 @@ class Reservoir:
             for code, label in enumerate(self.rows.classes.tolist()):
                 kept[label] = self.keys[self.rows.codes == code]
         full = len(kept) >= MOST_BASE_CLASSES
-        last = max(map(self._class_key, kept), default=0)
+        last = max((_class_key(self.seed, label) for label in kept), default=0)
         limits = np.full(len(part.classes), EVERYTHING, np.uint64)
         for code, label in enumerate(part.classes.tolist()):
             if label not in kept:
-                if full and self._class_key(label) > last:
+                if full and _class_key(self.seed, label) > last:
                     limits[code] = 0
             elif len(kept[label]) >= self.per_class:
                 limits[code] = kept[label].max()
@@ -98,7 +89,7 @@ class Reservoir:
             rows = MultiViewData.concat([self.rows, rows])
             keys = np.concatenate([self.keys, keys])
         labels = rows.classes.tolist()
-        class_keys = np.array([self._class_key(label) for label in labels], dtype=np.uint64)
+        class_keys = np.array([_class_key(self.seed, label) for label in labels], dtype=np.uint64)
         rank = np.argsort(np.argsort(class_keys))[rows.codes]  # of the class of every sample
         order = np.lexsort((keys, rank))
         starts = np.searchsorted(rank[order], rank[order])
@@ -106,24 +97,14 @@ class Reservoir:
         order = order[(place < self.per_class) & (rank[order] < MOST_BASE_CLASSES)]
         return replace(self, rows=rows[order], keys=keys[order])
 
-    def _class_key(self, label: Hashable) -> int:
-        return _class_key(self.seed, type(label), label)
 
-
-@lru_cache(maxsize=200_000)
-def _class_key(seed: int, kind: type, label: Hashable) -> int:
+@lru_cache(maxsize=200_000, typed=True)
+def _class_key(seed: int, label: Hashable) -> int:
     return stream_key("class of a reservoir", seed, label)
 
 
 def row_keys(data: MultiViewData, seed: int = 0) -> UInt64Array:
-    """Hash of every sample by all of its values, uint64 [n]; identical samples have one hash.
-
-    Example:
-        >>> data = MultiViewData([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0]])
-        >>> one, two, three = row_keys(data)
-        >>> bool(one == three), bool(one == two)
-        (True, False)
-    """
+    """Hash of every sample by all of its values, uint64 [n]; identical samples have one hash."""
     state = np.full(len(data), stream_key("reservoir", seed), np.uint64)
     for view, (name, block) in enumerate(data.views.items()):
         if block.dtype.itemsize not in (4, 8):

@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 KEY = "fewview"
 # Headers hold names and numbers, no samples; a larger one is no model.
 LARGEST_HEADER = 64 * 2**20
-DTYPES = {"F32": "float32", "F64": "float64", "I64": "int64", "BOOL": "bool"}
+DTYPES = ("F32", "F64", "I64", "BOOL")
 Arrays = dict[str, NDArray[Any]]
 Document = dict[str, Any]
 
@@ -100,19 +100,20 @@ def _header(path: Path, content: bytes) -> Document:
         raise FewviewError(f"{path}: cut off: {len(content)} bytes, its header alone needs more")
     try:
         header = json.loads(content[8 : 8 + length])
-        ends = [0]
-        for name, facts in header.items():
-            if name == "__metadata__":
-                continue
-            if facts["dtype"] not in DTYPES:
-                raise FewviewError(f"{path}: array {name!r} is of dtype {facts['dtype']}, which no "
-                                   "model has; the file was altered")  # fmt: skip
-            ends.append(int(facts["data_offsets"][1]))
-    except FewviewError:
-        raise
+        arrays = {
+            name: (facts["dtype"], int(facts["data_offsets"][1]))
+            for name, facts in header.items()
+            if name != "__metadata__"
+        }
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise FewviewError(f"{no_model}: its header is damaged") from None
-    size = 8 + length + max(ends)
+    for name, (dtype, _) in arrays.items():
+        if dtype not in DTYPES:
+            raise FewviewError(
+                f"{path}: array {name!r} is of dtype {dtype}, which no model has; the file was "
+                "altered"
+            )
+    size = 8 + length + max((end for _, end in arrays.values()), default=0)
     if len(content) != size:
         what = "cut off" if len(content) < size else "longer than it should be"
         raise FewviewError(f"{path}: {what}: {len(content)} bytes instead of {size}")

@@ -5,12 +5,13 @@ Plain frozen values without behaviour, so that every other file of this room may
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fewview.numerics._batch import map_tensors
 from fewview.samples._data import MultiViewData
 from fewview.samples._scaling import ViewScaling
 
@@ -59,20 +60,9 @@ class State:
 
     def to(self, device: Any, dtype: torch.dtype | None = None) -> Any:
         """Move all tensors to a device, floats to a dtype."""
-        return _move(self, device, dtype)
-
-
-def _move(value: Any, device: Any, dtype: torch.dtype | None) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
-    if isinstance(value, dict):
-        return {key: _move(item, device, dtype) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_move(item, device, dtype) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        changes = {f.name: _move(getattr(value, f.name), device, dtype) for f in fields(value)}
-        return replace(value, **changes)
-    return value
+        return map_tensors(
+            self, lambda x: x.to(device=device, dtype=dtype if x.is_floating_point() else None)
+        )
 
 
 @dataclass(frozen=True)
@@ -95,5 +85,5 @@ class Prepared:
 
     def to(self, device: Any) -> Prepared:
         """Return the same with its tensors on another device."""
-        means = None if self.base_means is None else tuple(m.to(device) for m in self.base_means)
-        return replace(self, base_means=means, state=self.state.to(device))
+        means, state = map_tensors((self.base_means, self.state), lambda x: x.to(device))
+        return replace(self, base_means=means, state=state)

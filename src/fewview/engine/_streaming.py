@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -77,17 +78,12 @@ class BaseStream:
     sums: tuple[Tensor, ...]
     counts: tuple[int, ...]
     sample: Reservoir
-    classes: dict[Hashable, int] = field(default_factory=dict)
-    patterns: dict[tuple[bool, ...], int] = field(default_factory=dict)
+    classes: Mapping[Hashable, int] = field(default_factory=dict)
+    patterns: Mapping[tuple[bool, ...], int] = field(default_factory=dict)
 
     @classmethod
     def start(cls, method: Contract, sample: MultiViewData) -> BaseStream:
-        """Fix the scaling on a fair sample of the base set; nothing is counted yet.
-
-        Args:
-            method: with its parameters.
-            sample: labelled base samples, usually the first part.
-        """
+        """Fix the scaling on a fair sample of the base set, usually the first part."""
         method.validate()
         scaling = fit_scaling(sample, method.scaling_for(sample))
         scaled = scaling.transform(sample, np.float64)
@@ -107,39 +103,47 @@ class BaseStream:
 
     def update(self, part: MultiViewData) -> BaseStream:
         """Add labelled samples."""
-        # A private copy: earlier streams stay what they were.
-        own = self._with_own_statistics()
-        return own._grown(part, own.statistics)
+        return self._with_own_statistics()._grown(part)
 
-    def _grown(self, part: MultiViewData, statistics: Statistics | None) -> BaseStream:
+    def _with_own_statistics(self) -> BaseStream:
+        """A private copy: earlier streams stay what they were."""
+        return replace(self, statistics=copy.deepcopy(self.statistics))
+
+    def _grown(self, part: MultiViewData) -> BaseStream:
         """Add samples, to statistics that nobody else holds."""
         part = part.like(self.reference, "this part of the base set")
         if part.labels is None or (part.codes < 0).any():
             raise FewviewError("a sample of the base set has no label; drop it or label it")
         scaled = self.scaling.transform(part, None)
-        if statistics is not None:
-            statistics.update(scaled)
-        sums = tuple(
-            total + torch.from_numpy(_column_sums(block, scaled.mask[:, view]))
-            for view, (total, block) in enumerate(
-                zip(self.sums, scaled.views.values(), strict=True)
-            )
+        if self.statistics is not None:
+            self.statistics.update(scaled)
+        blocks = zip(scaled.views.values(), scaled.mask.T, strict=True)
+        return self._added(
+            sums=[torch.from_numpy(_column_sums(block, present)) for block, present in blocks],
+            counts=part.mask.sum(axis=0).tolist(),
+            classes=_counted(part.classes, np.bincount(part.codes)),
+            patterns={(True,) * part.n_views: len(part)}
+            if part.mask.all()
+            else _counted(*np.unique(part.mask, axis=0, return_counts=True)),
+            sample=self.sample.update(part),
         )
-        counts = tuple(c + int(n) for c, n in zip(self.counts, part.mask.sum(axis=0), strict=True))
-        sizes = zip(part.classes.tolist(), np.bincount(part.codes).tolist(), strict=True)
-        if part.mask.all():
-            seen = {(True,) * part.n_views: len(part)}
-        else:
-            rows, times = np.unique(part.mask, axis=0, return_counts=True)
-            seen = dict(zip(map(tuple, rows.tolist()), times.tolist(), strict=True))
+
+    def _added(
+        self,
+        sums: Iterable[Tensor],
+        counts: Iterable[int],
+        classes: Mapping[Hashable, int],
+        patterns: Mapping[tuple[bool, ...], int],
+        **changes: Any,
+    ) -> BaseStream:
+        """More sums and counts, and other things changed."""
         return replace(
             self,
-            statistics=statistics,
-            sums=sums,
-            counts=counts,
-            sample=self.sample.update(part),
-            classes=_added(self.classes, dict(sizes)),
-            patterns=_added(self.patterns, seen),
+            sums=tuple(a + b for a, b in zip(self.sums, sums, strict=True)),
+            counts=tuple(a + b for a, b in zip(self.counts, counts, strict=True)),
+            classes=Counter(self.classes) + Counter(classes),
+            patterns=Counter(self.patterns) + Counter(patterns),
+            **changes,
         )
 
     @classmethod
@@ -160,13 +164,6 @@ class BaseStream:
             progress: called with the number of samples after every part.
             workers: threads that take turns, each with one core and sums of its own, which are
                 merged in the end. The answer depends on their number only by rounding.
-
-        Example:
-            >>> from fewview.engine._checks import synthetic_data
-            >>> from fewview.methods.ugda._ugda import UGDA
-            >>> base, _ = synthetic_data()
-            >>> BaseStream.gather(UGDA(), [base[:50], base[50:]]).n_samples
-            120
         """
         if workers < 1:
             raise FewviewError(f"{workers} workers; give a positive number")
@@ -188,16 +185,12 @@ class BaseStream:
                     streams = [first._with_own_statistics() for _ in range(workers)]
                 worker = index % workers
                 finish(worker)
-                stream = streams[worker]
-                pending[worker] = pool.submit(stream._grown, part, stream.statistics)
+                pending[worker] = pool.submit(streams[worker]._grown, part)
             for worker in sorted(pending):
                 finish(worker)
         if not streams:
             raise FewviewError("the base set has no parts; give at least one")
         return functools.reduce(cls.merge, streams)
-
-    def _with_own_statistics(self) -> BaseStream:
-        return replace(self, statistics=copy.deepcopy(self.statistics))
 
     def merge(self, other: BaseStream) -> BaseStream:
         """Put two streams together that were started alike, for instance on two machines."""
@@ -209,14 +202,13 @@ class BaseStream:
         statistics = None
         if self.statistics is not None:
             statistics = self.statistics.merge(other.statistics)
-        return replace(
-            self,
+        return self._added(
+            other.sums,
+            other.counts,
+            other.classes,
+            other.patterns,
             statistics=statistics,
-            sums=tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)),
-            counts=tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
             sample=self.sample.merge(other.sample),
-            classes=_added(self.classes, other.classes),
-            patterns=_added(self.patterns, other.patterns),
         )
 
     @property
@@ -270,10 +262,8 @@ class BaseStream:
 
     def _skeleton(self) -> MultiViewData:
         """Samples with the classes and gaps of the stream, for what depends on those alone."""
-        patterns = _thinned(dict(sorted(self.patterns.items())), SKELETON)
-        masks = np.array([pattern for pattern, count in patterns.items() for _ in range(count)])
-        classes = _thinned(self.classes, len(masks))
-        labels = [label for label, count in classes.items() for _ in range(count)]
+        masks = np.array(_thinned(dict(sorted(self.patterns.items())), SKELETON))
+        labels = _thinned(self.classes, len(masks))
         # As many labels as masks, and every class among them.
         masks = np.resize(masks, (len(labels), masks.shape[1]))
         blocks = {view: np.zeros((len(masks), 1)) for view in self.reference.view_names}
@@ -290,16 +280,14 @@ def _column_sums(block: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[np.
     return total
 
 
-def _thinned(counts: dict[Any, int], most: int) -> dict[Any, int]:
-    """About `most` samples in the same shares, at least one of each kind."""
+def _thinned(counts: Mapping[Any, int], most: int) -> list[Any]:
+    """At most about `most` keys in the same shares as the counts, every one at least once."""
     total = sum(counts.values())
-    if total <= most:
-        return counts
-    return {key: max(1, round(count * most / total)) for key, count in counts.items()}
+    most = min(most, total)
+    return [k for k, count in counts.items() for _ in range(max(1, round(count * most / total)))]
 
 
-def _added(one: dict[Any, int], two: dict[Any, int]) -> dict[Any, int]:
-    out = dict(one)
-    for key, count in two.items():
-        out[key] = out.get(key, 0) + count
-    return out
+def _counted(rows: NDArray[Any], times: NDArray[Any]) -> dict[Any, int]:
+    """Labels, or patterns [n, V], and how often each occurs."""
+    keys = rows.tolist() if rows.ndim == 1 else map(tuple, rows.tolist())
+    return dict(zip(keys, times.tolist(), strict=True))

@@ -29,14 +29,9 @@ TRAIN_ON = ("episode", "base")
 def prototype_scores(latent: EpisodeBatch, metric: str, temperature: float = 10.0) -> Tensor:
     """Score queries by their nearest class mean in the view `latent`: [tasks, n_query, way].
 
-    Scores are brought to a common size, which changes probabilities and never predictions.
-
-    Args:
-        latent: tasks with a single view.
-        metric: `"euclidean"` (minus squared distances over their mean), `"cosine"`, or
-            `"inner"` (inner products over the length of the query and the mean length of the
-            prototypes).
-        temperature: times this.
+    Scores are brought to a common size, which changes probabilities and never predictions. The
+    metric is `"euclidean"` (minus squared distances over their mean), `"cosine"`, or `"inner"`
+    (inner products over the length of the query and the mean length of the prototypes).
     """
     query = latent.query[0]
     prototypes = class_means(latent.support[0], latent.one_hot())
