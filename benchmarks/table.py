@@ -28,9 +28,8 @@ from common import accuracy, base_source, parser, predictions, tasks, timed
 from floors import Cost, Rates
 from memory import peak_memory
 
-import fewview.engine._contract as method_base
 from fewview.datasets import class_split, get_spec, is_present, load
-from fewview.engine._contract import scale_base
+from fewview.engine._contract import kept_tensors, learn_base, scale_base
 from fewview.engine._method import Method
 from fewview.engine._registry import create
 from fewview.episodes import EpisodeSampler, TaskSpec
@@ -137,9 +136,8 @@ def counted_evaluations() -> Iterator[list[int]]:
 
 def forget() -> None:
     """Empty the memory of prepared states, so that preparing is timed and not looked up."""
-    for cache in vars(method_base).values():
-        if isinstance(cache, method_base._Cache):
-            cache.items.clear()
+    for function in (learn_base, scale_base, kept_tensors):
+        function.cache.clear()
 
 
 def ranks_of(state: Any) -> list[int | None]:
@@ -346,9 +344,9 @@ class Bench:
                     sampler = EpisodeSampler(data, task, classes.novel, name=name)
                     episodes = sampler.draw(split * per_split, (split + 1) * per_split)
                     method = self.method(text)
-                    before = sum(len(c.items) for c in (method_base._prepared,))
+                    before = len(learn_base.cache)
                     prepared = method.prepare_base(base, task)
-                    if len(method_base._prepared.items) != before:
+                    if len(learn_base.cache) != before:
                         seconds_base += prepared.seconds
                     with counted_evaluations() as evaluations:
                         found = predictions(method, data, prepared, episodes)

@@ -17,6 +17,7 @@ import pytest
 from fewview.datasets import get_spec
 from fewview.evaluate import Grid, Store, plan, run
 from fewview.evaluate._options import make_grid
+from fewview.ground._flags import RUNNING
 from fewview.report._contents import collect, costs, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._page import render, write_report
@@ -450,8 +451,8 @@ def planned(command: str) -> Iterator[Cell]:
     assert words[:2] == ["fewview", "bench"]
     group: Any = get_command(app)
     given = group.commands["bench"].make_context("bench", words[2:]).params
-    for name in ("jobs", "store", "json", "cluster", "open_set"):
-        given.pop(name, None)
+    for name in RUNNING:
+        given.pop(name)
     yield from plan(make_grid(given.pop("datasets"), **given))
 
 

@@ -169,7 +169,7 @@ class Contract(Parameters, ABC):
         """Scale the base set and learn from it; memoised by what the answer depends on."""
         self.validate()
         chosen, seconds = self.chosen_for(base, task)
-        prepared: Prepared = _learn(chosen, base, task)
+        prepared: Prepared = learn_base(chosen, base, task)
         return replace(prepared, seconds=prepared.seconds + seconds) if seconds else prepared
 
     def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
@@ -300,7 +300,8 @@ def _learn_key(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashabl
 
 
 @cached(LRUCache(16), key=_learn_key, lock=Lock())
-def _learn(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepared:
+def learn_base(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepared:
+    """Scale a base set and let a method learn from it; the same question is answered once."""
     start = perf_counter()
     labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
     scaling, rows = scale_base(base, method.row_scaling, method.dtype)
