@@ -21,6 +21,10 @@ from types import FrameType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent / "src"
+# Rooms that were one in the first version, which had eight: so its changes can be compared.
+ONE_BEFORE = dict.fromkeys(("ground", "files", "samples"), "views")
+ONE_BEFORE |= dict.fromkeys(("numerics", "engine"), "methods") | {"results": "evaluate"}
+ONE_BEFORE |= dict.fromkeys(("drawing", "paper"), "report")
 TABLES = {
     "base": (0, 6, 20),
     "support": (6, 3, 2),
@@ -50,8 +54,8 @@ def write_tables(folder: Path) -> None:
             (folder / name / "labels.csv").write_text("\n".join(["id,label", *labels]) + "\n")
 
 
-def traced(source: Path, arguments: list[str]) -> tuple[int, int, list[str]]:
-    """Functions, changes of room, and the rooms in the order of first calls."""
+def traced(source: Path, arguments: list[str]) -> list[str]:
+    """The rooms of the functions that a command calls, in the order of first calls."""
     package = os.path.join(source, "fewview") + os.sep
     found: dict[tuple[str, str], str] = {}
 
@@ -81,9 +85,12 @@ def traced(source: Path, arguments: list[str]) -> tuple[int, int, list[str]]:
             raise
     finally:
         sys.setprofile(None)
-    rooms = list(found.values())
-    changes = sum(one != two for one, two in pairwise(rooms))
-    return len(rooms), changes, rooms
+    return list(found.values())
+
+
+def changes(rooms: list[str]) -> int:
+    """How often the next function lies in another room."""
+    return sum(one != two for one, two in pairwise(rooms))
 
 
 def main(source: Path) -> None:
@@ -111,7 +118,11 @@ def main(source: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--trace"]:
-        count, changes, _ = traced(Path(sys.argv[2]), sys.argv[3:])
-        print(f"{count} functions, {changes} changes of room")
+        rooms = traced(Path(sys.argv[2]), sys.argv[3:])
+        joined = changes([ONE_BEFORE.get(room, room) for room in rooms])
+        print(
+            f"{len(rooms)} functions, {changes(rooms)} changes of room "
+            f"({joined} between the rooms of the first version)"
+        )
     else:
         main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else HERE)
