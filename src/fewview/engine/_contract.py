@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from cachetools import LRUCache, cached
 from torch import Tensor
 
 from fewview.engine._explaining import Explanation, explain_by_leaving_out
@@ -25,6 +24,7 @@ from fewview.engine._state import DTYPES, Prepared, State, Tags
 from fewview.episodes._sampler import Episodes
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
+from fewview.ground._memory import LRUCache, cached
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
 from fewview.numerics._padding import PADDINGS, pad

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cachetools import LRUCache, cached
 from numpy.typing import NDArray
 
 from fewview.engine._contract import Contract
@@ -24,6 +23,7 @@ from fewview.episodes._pretended import divide, thinned
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.ground._memory import LRUCache, cached
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 from fewview.samples._rates import largest_rate

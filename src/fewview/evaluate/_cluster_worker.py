@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from cachetools import LRUCache
-
 from fewview.datasets._loading import load
 from fewview.episodes._sampler import SAMPLER_VERSION
 from fewview.evaluate._grid import Grid, method_fields
 from fewview.evaluate._workbench import Event, Workbench
 from fewview.ground._errors import FewviewError
+from fewview.ground._memory import LRUCache
 from fewview.results._cells import Cell
 from fewview.samples._data import MultiViewData
 

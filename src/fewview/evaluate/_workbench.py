@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from cachetools import LRUCache
 
 from fewview._version import __version__
 from fewview.engine._contract import kept_tensors
@@ -36,6 +35,7 @@ from fewview.evaluate._grid import (
 from fewview.evaluate._sources import Source
 from fewview.evaluate._tuning import choose
 from fewview.ground._errors import FewviewError
+from fewview.ground._memory import LRUCache
 from fewview.results._cells import Cell, Result, content_hash
 from fewview.results._metrics import EpisodeMetrics, join, measure
 from fewview.samples._data import MultiViewData

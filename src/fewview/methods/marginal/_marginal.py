@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any, ClassVar, cast
 
 import torch
-from cachetools import LRUCache, cached
 from sklearn.base import clone
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._pretended import enough_classes
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewWarning
+from fewview.ground._memory import LRUCache, cached
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._model import predictive_scores
