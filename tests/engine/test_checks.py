@@ -1,16 +1,18 @@
 """Every registered method passes the common checks, and the checks can fail."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
-from fewview import FewviewError, create
+from fewview import FewviewError, MultiViewData, TaskSpec, create, register
 from fewview.engine._checks import CHECKS, check_method
 from fewview.engine._method import Method
 from fewview.engine._registry import get_entry, names
 from fewview.engine._state import State, Tags
+from fewview.methods import CATALOGUE
 from fewview.methods.proto import Proto
 from fewview.numerics._batch import EpisodeBatch
 
@@ -86,11 +88,11 @@ def test_clone_that_loses_parameters_is_found() -> None:
     class Forgetful(Proto):
         size: int = 1
 
-        def __post_init__(self) -> None:
-            self.size = self.size + 1
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            return super().get_params(deep) | {"size": 1}
 
     with pytest.raises(AssertionError, match="parameters"):
-        check_method(Forgetful(), only=["parameters"])
+        check_method(Forgetful(size=2), only=["parameters"])
 
 
 class Careless(Proto):
@@ -126,3 +128,97 @@ def test_unknown_check() -> None:
 def test_all_checks_are_described() -> None:
     assert all(check.__doc__ for check in CHECKS.values())
     assert issubclass(Proto, Method)
+
+
+# ---------------------------------------------------------------------- what authors forget
+
+
+class Mixed:
+    temperature: float = 2.0
+
+
+class WithMixin(Mixed, Proto):
+    name = "with-mixin"
+
+
+class Centred(Proto):
+    """Looks at all queries and does not say so."""
+
+    name = "centred"
+
+    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+        out = super().scores(batch, state)
+        return out - out.mean(dim=1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Shots(State):
+    shot: Tensor
+
+
+class ByShot(Proto):
+    """Looks at the task and does not say so."""
+
+    name = "by-shot"
+
+    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
+        return Shots(torch.tensor(float(task.shots[0])))
+
+
+class Turned(Proto):
+    name = "turned"
+
+    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+        return super().scores(batch, state).transpose(1, 2)
+
+
+class Dictionary(Proto):
+    name = "dictionary"
+
+    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
+        return {"mean": 0.0}  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("method", "check", "said"),
+    [
+        (WithMixin(), "parameters", "temperature = 2.0 is not declared in a method's class"),
+        (Centred(), "transductive", "needs the tag transductive"),
+        (ByShot(), "prepare depends on", "looks at the task's shot; name it in the tag"),
+        (Turned(), "estimator", r"\[tasks, queries, classes\] = \(1, 18, 3\)"),
+        (Dictionary(), "finite", "prepare gave a dict; it must give a State"),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_what_authors_forget_is_said(method: Method, check: str, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_method(method, only=[check])
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"__init__": lambda self: None}, "has a __init__: the constructor is made from"),
+        ({"__post_init__": lambda self: None}, "old after set_params"),
+        ({"__annotations__": {"tags": "Tags"}}, "tags is no parameter; annotate it with ClassVar"),
+    ],
+)
+def test_a_class_that_cannot_be_a_method_is_refused(body: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        type("Wrong", (Proto,), body)
+
+
+def test_a_name_belongs_to_one_class() -> None:
+    known = {"__module__": "one", "__qualname__": "Same"}
+    register("one-name")(type("Same", (Proto,), known))
+    register("one-name")(type("Same", (Proto,), known))  # a cell of a notebook, run again
+    with pytest.raises(FewviewError, match=r"'one-name': one.Same, and Same in two; give this"):
+        register("one-name")(type("Same", (Proto,), known | {"__module__": "two"}))
+    with pytest.raises(FewviewError, match=r"'match': fewview\.methods\.match.*, and Mine in"):
+        register("match")(type("Mine", (Proto,), {"__module__": "mine"}))
+
+
+def test_a_file_that_registers_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOGUE, "forgotten", "proto")
+    with pytest.raises(FewviewError, match=r'proto, which .* write @register\("forgotten"\)'):
+        create("forgotten")

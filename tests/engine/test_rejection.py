@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.metrics import roc_auc_score
 
-from fewview import FewviewError, MultiViewData
+from fewview import FewviewError, FewviewWarning, MultiViewData, load_model
 from fewview.engine._checks import synthetic_data
 from fewview.engine._method import Method
 from fewview.engine._rejection import LEVELS, Thresholds
@@ -161,3 +162,26 @@ def test_nearest_support_by_hand() -> None:
     # First: to x over view a alone min(25, 1); to y the mean over both views of 16 and 4.
     # Second shares no view with x: its distance to y, 9, stands in.
     assert torch.allclose(found, torch.tensor([[-1.0, -10.0], [-9.0, -9.0]]))
+
+
+@pytest.mark.filterwarnings("ignore::fewview.FewviewWarning")
+def test_what_is_learnt_again_can_reject_too(tmp_path: Path) -> None:
+    """A changed parameter is learnt again by `fit`, thresholds with it."""
+    path, again = tmp_path / "a.model", tmp_path / "b.model"
+    support, query = world(2, 3, 2), world(2, 3, 9)
+    fresh = Proto(scaling="standard").fit_base(BASE).fit(support)
+    changed = Proto().fit_base(BASE).set_params(scaling="standard").fit(support)
+    changed.save(path)
+    Proto().fit_base(BASE).save(again, base_rows=True)
+    loaded = load_model(again).set_params(scaling="standard").fit(support)
+    loaded.save(again)
+    wanted = fresh.rejected(query, 0.2)
+    assert wanted.any()
+    for clf in (changed, loaded, load_model(path), load_model(again)):
+        assert (clf.rejected(query, 0.2) == wanted).all()
+
+
+def test_a_model_that_will_not_reject_says_so(tmp_path: Path) -> None:
+    clf = Proto(base=BASE).fit(world(2, 3, 2))
+    with pytest.warns(FewviewWarning, match=r"will not reject .* call fit_base\(base\) before fit"):
+        clf.save(tmp_path / "a.model")

@@ -250,3 +250,9 @@ def test_older_versions_and_unknown_methods_are_recognised() -> None:
     parts = create("rfs+ugda")
     assert "UGDA" in version_key(parts)
     assert version_key(parts).startswith(f"{parts.version}(")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder where nothing is made")
+def test_where_no_lock_can_be_made_nobody_waits() -> None:
+    with pytest.raises(FewviewError, match="cannot open the store"):
+        Store("/proc/nothing.sqlite")

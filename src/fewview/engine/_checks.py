@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from inspect import get_annotations
 from typing import Any
 
@@ -18,14 +18,15 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from fewview.engine._contract import Contract
+from fewview.engine._contract import scale_base
 from fewview.engine._method import Method
 from fewview.engine._state import Prepared
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.samples._data import MultiViewData
+from fewview.samples._masks import MissingRule
 
 WAY = 3
 WIDTHS = {"colour": 5, "shape": 8, "sound": 3}
@@ -172,9 +173,9 @@ def check_parameters(case: Case) -> None:
     parameters = method.get_params(deep=False)
     for name, value in _undeclared(type(method)).items():
         assert name in parameters, (
-            f"{name} = {value!r} has no annotation, so it is no parameter and no part of a "
-            f"result's key; write '{name}: {type(value).__name__} = {value!r}', or annotate it "
-            "with ClassVar if it is the same for all instances"
+            f"{name} = {value!r} is not declared in a method's class with an annotation, so it is "
+            f"no parameter and no part of a result's key; write '{name}: {type(value).__name__} = "
+            f"{value!r}', or annotate it with ClassVar if it is the same for all instances"
         )
     for name, value in parameters.items():
         assert getattr(method, name) is value, f"parameter {name!r} is not stored as it was given"
@@ -192,11 +193,13 @@ def check_parameters(case: Case) -> None:
 def _undeclared(factory: type[Method]) -> dict[str, Any]:
     """Values in the bodies of a method's classes that look like parameters and are not declared."""
     out: dict[str, Any] = {}
-    for kind in factory.__mro__[: factory.__mro__.index(Method)]:
-        for name, value in vars(kind).items():
-            plain = isinstance(value, (bool, int, float, str, tuple, list, dict, type(None)))
-            declared = name in get_annotations(kind) or name in vars(Contract)
-            if plain and not declared and not name.startswith("_"):
+    known = {field.name for field in fields(factory)} | {*dir(Method)}
+    for kind in factory.__mro__:
+        notes = get_annotations(kind)
+        for name, value in vars(kind).items() if kind not in Method.__mro__ else ():
+            same_for_all = "ClassVar" in str(notes.get(name, ""))
+            code = callable(value) or hasattr(value, "__get__")
+            if not (name in known or same_for_all or code or name.startswith("_")):
                 out[name] = value
     return out
 
@@ -475,6 +478,58 @@ def check_side_effects(case: Case) -> None:
             assert torch.equal(before, after), "scores changes the batch it is given"
         again = method.score_batch(batch, prepared)
         assert torch.equal(first, again), "the same batch twice differs"
+
+
+def check_transductive(case: Case) -> None:
+    """Without the tag, a query of a complete task is answered whatever the others are."""
+    tags = case.method.tags
+    if tags.transductive or not tags.deterministic:
+        return
+    method, prepared, batch = case.setting(case.task(eta=0.0))
+    others = _picked(batch.tasks(_order(batch.n_tasks)), "query", slice(1, None))
+    first = _picked(batch, "query", slice(0, 1))
+    query = tuple(torch.cat(pair, dim=1) for pair in zip(first.query, others.query, strict=True))
+    found = _probabilities(method, prepared, replace(batch, query=query))[:, 0]
+    wanted = _probabilities(method, prepared, batch)[:, 0]
+    what = "other queries beside it, which needs the tag transductive"
+    _expect_close(found, wanted, case.tolerance, what)
+
+
+def check_prepare_depends_on(case: Case) -> None:
+    """What is learnt from base classes depends on no field of the task that is not named."""
+    tags = case.method.tags
+    if tags.trained:
+        return  # minutes, and which masks they are trained on is declared by their own tests
+    method, task = case.variant(), case.task()
+    _, rows = scale_base(case.base, method.row_scaling, method.dtype)
+    changes: dict[str, Any] = {
+        "way": 2,
+        "shot": 1,
+        "queries": 3,
+        "missing": MissingRule("class"),
+        "eta": 0.1,
+    }
+    named = {*tags.prepare_depends_on}
+    named |= {"eta"} if "missing" in named else set()
+
+    def learnt(task: TaskSpec) -> list[Tensor]:
+        found: list[Tensor] = []
+
+        def note(held: Tensor) -> Tensor:
+            found.append(held)
+            return held
+
+        map_tensors(method.prepare(rows, task, 0), note)
+        return found
+
+    usual = learnt(task)
+    for name, value in changes.items():
+        if name not in named:
+            for one, two in zip(usual, learnt(replace(task, **{name: value})), strict=True):
+                assert torch.equal(one, two), (
+                    f"prepare looks at the task's {name}; name it in the tag prepare_depends_on, "
+                    "or what was learnt for one task is used for another"
+                )
 
 
 # Every function above that is called `check_...`, under the rest of its name.

@@ -214,9 +214,17 @@ class Contract(Parameters, ABC):
             return padded.support[0].new_zeros(padded.n_tasks, 0, padded.way)
         with torch.no_grad():
             out = self.scores(padded, prepared.state)
+        name, wanted = type(self).__name__, (padded.n_tasks, padded.n_query, padded.way)
+        if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
+            found = f"of shape {tuple(out.shape)}" if hasattr(out, "shape") else f"{out!r:.40}"
+            raise TypeError(
+                f"{name}.scores gave a {type(out).__name__} {found}; it must give a tensor "
+                f"[tasks, queries, classes] = {wanted}"
+            )
         if not bool(torch.isfinite(out).all()):
             raise FloatingPointError(
-                f"{type(self).__name__} gave scores that are not finite; please report this"
+                f"{name} gave scores that are not finite: it divides by zero or takes the "
+                "logarithm of zero somewhere; if it is a method of fewview, please report this"
             )
         return out
 
@@ -296,7 +304,8 @@ def _learn_key(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashabl
         for name in sorted(method.tags.prepare_depends_on)
     )
     device = str(method.torch_device)
-    return base.fingerprint, type(method).__qualname__, method.key(), device, depends
+    # The class itself: one that was defined again in a notebook learns again.
+    return base.fingerprint, type(method), method.key(), device, depends
 
 
 @cached(LRUCache(16), key=_learn_key, lock=Lock())
@@ -306,6 +315,11 @@ def learn_base(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepare
     labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
     scaling, rows = scale_base(base, method.row_scaling, method.dtype)
     state = method.prepare(rows, task, method.random_state)
+    if not isinstance(state, State):
+        raise TypeError(
+            f"{type(method).__name__}.prepare gave a {type(state).__name__}; it must give a State: "
+            "a frozen dataclass under it, of tensors and plain values"
+        )
     return Prepared(
         scaling=scaling,
         base_means=_view_means(rows, method.torch_dtype, method.torch_device),

@@ -6,6 +6,7 @@ made of. Everything else it holds is numbers, text and arrays.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
@@ -56,8 +57,14 @@ class Writer:
             return {"dict": [[plain(k), self.value(x, f"{where}.{k}")] for k, x in value.items()]}
         if is_dataclass(value) and not isinstance(value, type):
             name = type(value).__name__
-            if name not in state_classes():
+            known = state_classes().get(name)
+            if known is None:
                 raise FewviewError(f"{name} is not part of a method's state and cannot be saved")
+            if known is not type(value):
+                raise FewviewError(
+                    f"two classes of states are called {name}, in {known.__module__} and in "
+                    f"{type(value).__module__}, and a file knows them by name; rename one"
+                )
             held = {item.name: getattr(value, item.name) for item in fields(value)}
             return {
                 "class": name,
@@ -258,7 +265,8 @@ def state_classes() -> dict[str, type[Any]]:
             if kind.__name__ in out:
                 continue
             out[kind.__name__] = kind
-            todo += get_type_hints(kind).values()
+            with suppress(NameError):  # a type that only a type checker imports holds no state
+                todo += get_type_hints(kind).values()
             todo += kind.__subclasses__() if issubclass(kind, State) else []
         else:
             todo += get_args(kind)

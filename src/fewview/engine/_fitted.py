@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fewview.engine._contract import Contract
-from fewview.engine._rejection import Thresholds
+from fewview.engine._rejection import Thresholds, usual_thresholds
 from fewview.engine._state import Prepared
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, shorten
@@ -172,7 +172,11 @@ class FittedBase:
                 "base set"
             )
         learn = method.prepare_rows if self.rows.labels is None else method.prepare_base
-        return FittedBase.of(method, self.rows, self.task, learn(self.rows, self.task))
+        prepared = learn(self.rows, self.task)
+        limits = None  # for rejecting: learnt again where they had been learnt
+        if self.thresholds is not None:
+            limits = usual_thresholds(method, self.rows, self.task, prepared.state)
+        return FittedBase.of(method, self.rows, self.task, prepared, limits)
 
 
 def refuse_overlap(base: Iterable[Any], novel: Iterable[Any]) -> None:

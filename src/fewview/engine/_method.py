@@ -474,7 +474,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
 
         What was learnt from base classes is written as statistics. Supports are samples, and are
         written where `fit` was called, because predictions are made from them. Saving learns
-        nothing: call `fit_base` first if queries are to be rejected later.
+        nothing (but for a base set that came in parts and was not asked for anything yet): call
+        `fit_base` first if queries are to be rejected later.
 
         Args:
             path: the file; an existing one is replaced.
@@ -524,6 +525,13 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                     "nothing has been learnt from the base set yet; call fit_base or fit first"
                 )
             rows = as_data(base)
+            if rows.labels is not None and not too_few_classes(len(rows.classes)):
+                warnings.warn(
+                    "the saved model will not reject queries: thresholds are learnt by fit_base; "
+                    "call fit_base(base) before fit if it should",
+                    FewviewWarning,
+                    stacklevel=4,
+                )
             return FittedBase.of(self, rows, usual_task(rows), self.prepared_)
         if base.stream is not None:
             return base.fitted_for(self)  # the sums are all there is

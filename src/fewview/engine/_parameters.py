@@ -35,6 +35,19 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         own = get_annotations(cls)
+        for name in ("__init__", "__post_init__"):
+            if name in vars(cls):
+                raise TypeError(
+                    f"{cls.__name__} has a {name}: the constructor is made from the annotated "
+                    "attributes and stores them, nothing else (what is derived from them would be "
+                    "old after set_params); work it out where it is used"
+                )
+        for name in ("name", "tags", "tune_grid", "version"):
+            if name in own and "ClassVar" not in str(own[name]):
+                raise TypeError(
+                    f"{cls.__name__}.{name} is no parameter; annotate it with ClassVar, or not at "
+                    "all"
+                )
         above: tuple[Field[Any], ...] = fields(cls) if is_dataclass(cls) else ()
         changed = {f.name: f.type for f in above if f.name in vars(cls) and f.name not in own}
         cls.__annotations__ = {**changed, **own}

@@ -68,9 +68,16 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
     """
 
     def add(factory: MethodClass) -> MethodClass:
+        catalogue = import_module(PLACE).CATALOGUE
+        ours = f"{PLACE}.{catalogue[name]}" if name in catalogue else factory.__module__
         known = _entries.get(name)
-        if known is not None and known.factory.__qualname__ != factory.__qualname__:
-            raise FewviewError(f"two methods want the name {name!r}")
+        other = f"{known.factory.__module__}.{known.factory.__qualname__}" if known else ours
+        same = other == f"{factory.__module__}.{factory.__qualname__}"  # a cell that is run again
+        if not (same if known else factory.__module__.startswith(ours)):
+            raise FewviewError(
+                f"two methods want the name {name!r}: {other}, and {factory.__qualname__} in "
+                f"{factory.__module__}; give this one another name"
+            )
         _entries[name] = Entry(name, factory, parameters)
         if "name" not in vars(factory):
             factory.name = name  # decorators run upwards: the lowest name is the class's own
@@ -109,6 +116,11 @@ def get_entry(name: str) -> Entry:
         import_module(f"{PLACE}.{catalogue[name]}")
     if name not in _entries:
         _load_installed()
+    if name not in _entries and name in catalogue:
+        raise FewviewError(
+            f"method {name!r} is said to be in {PLACE}.{catalogue[name]}, which registers no "
+            f'method of that name; write @register("{name}") above its class'
+        )
     if name not in _entries:
         raise FewviewError(
             f"no method {name!r}{_suggestion(name, names())} (known: {', '.join(names())})"

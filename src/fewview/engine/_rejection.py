@@ -90,7 +90,7 @@ def too_few_classes(n_classes: int, n_large: int = FEWEST_LARGE) -> str:
 
 
 def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable:
-    return base.fingerprint, type(method).__qualname__, method.key(), task.missing, task.eta
+    return base.fingerprint, type(method), method.key(), task.missing, task.eta
 
 
 @cached(LRUCache(16), key=_question, lock=Lock())

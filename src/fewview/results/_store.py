@@ -344,7 +344,10 @@ def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | No
     """Take the lock `<file>.lock`, which the operating system frees when a process ends."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(f"{file}.lock", thread_local=False)  # whoever closes the store frees it
+    place = f"{file}.lock"
+    # Where it cannot be made, the lock would wait for ever.
+    os.close(os.open(place, os.O_RDWR | os.O_CREAT, 0o666))
+    lock = FileLock(place, thread_local=False)  # whoever closes the store frees it
     try:
         try:
             lock.acquire(timeout=0)
