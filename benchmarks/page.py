@@ -122,7 +122,7 @@ def streaming_section(content: Any) -> list[str]:
     close = paragraph(
         "Rows are scaled in their own dtype. Products of deviations are float32, at most 8192 rows "
         "at a time, and are added up in float64: covariances differ from those of float64 products "
-        "by about 1e-6 of the two standard deviations (`tests/methods/test_streaming.py` holds "
+        "by about 1e-6 of the two standard deviations (`tests/engine/test_streaming.py` holds "
         "them to 1e-5). Scaling and Marginal's principal axes come from a sample of 20,000 rows."
     )
     return [*lines, *markdown(header, rows), "", close, ""]

@@ -232,6 +232,14 @@ def test_lines_are_of_readable_length() -> None:
             assert len(line) <= 100 or line.startswith(("|", "![")), f"{page.name}: {line}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    source = ROOT / "src" / "fewview"
+    for name in re.findall(r"`([\w/.-]+\.py)`", page.read_text(encoding="utf-8")):
+        found = (ROOT / name).exists() or any(source.rglob(name))
+        assert found, f"{page.name} names {name}, which is not there"
+
+
 # ------------------------------------------------------------------ the site
 
 
