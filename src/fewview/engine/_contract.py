@@ -185,14 +185,10 @@ class Contract(Parameters, ABC):
         rows = prepared.scaling.transform(data.like(prepared.reference, what), self.dtype)
         return ViewTensors.of(rows, device, dtype)
 
-    def score_in_batches(
+    def batches(
         self, data: MultiViewData, episodes: Episodes, prepared: Prepared
-    ) -> Iterator[tuple[Episodes, Tensor]]:
-        """Score the queries of episodes of unscaled data in batches that fit `max_memory`.
-
-        Yields:
-            Some of the episodes, and their scores [tasks, n_query, way] on the CPU.
-        """
+    ) -> Iterator[tuple[Episodes, EpisodeBatch]]:
+        """Episodes of unscaled data as scaled tasks without answers, so many as fit memory."""
         tensors, _ = kept_tensors(self, data, prepared)
         size = self.batch_size(
             episodes.support.shape[1], episodes.query.shape[1], prepared.reference.view_dims,
@@ -200,7 +196,13 @@ class Contract(Parameters, ABC):
         )  # fmt: skip
         for start in range(0, len(episodes), size):
             part = episodes[start : start + size]
-            batch = tensors.gather(part).without_query_labels()
+            yield part, tensors.gather(part).without_query_labels()
+
+    def score_in_batches(
+        self, data: MultiViewData, episodes: Episodes, prepared: Prepared
+    ) -> Iterator[tuple[Episodes, Tensor]]:
+        """Some of the episodes and the scores of their queries, [tasks, n_query, way], on the CPU."""
+        for part, batch in self.batches(data, episodes, prepared):
             yield part, self.score_batch(batch, prepared).cpu()
 
     def score_episodes(self, data: MultiViewData, episodes: Episodes, prepared: Prepared) -> Tensor:

@@ -128,12 +128,9 @@ def _score(
     way, n_support = task.way // 2, task.way // 2 * max(task.shots)
     base = rows_of(setting.base.data, class_names(setting.base.data, setting.base_classes(split)))
     prepared = method.prepare_base(base, replace(task, way=way))
-    tensors = method.scaled(setting.source.data, prepared, setting.source.name)
-    n_query = episodes.query.shape[1]
-    size = method.batch_size(n_support, n_query, prepared.reference.view_dims, way)
     scores, fits = [], []
-    for start in range(0, len(episodes), size):
-        batch = _known_half(tensors.gather(episodes[start : start + size]), way, n_support)
+    for _, tasks in method.batches(setting.source.data, episodes, prepared):
+        batch = _known_half(tasks, way, n_support)
         scores.append(method.score_batch(batch, prepared).double().cpu().numpy())
         with torch.no_grad():
             fits.append(method.typicality(batch, prepared.state).double().cpu().numpy())

@@ -151,7 +151,7 @@ def _example(
     def run(some: Method, episodes: Episodes) -> tuple[Any, Any, Any]:
         """What a method learnt, the task without its answers, and which samples it gets wrong."""
         prepared = some.prepare_base(base, replace(setting.task, eta=eta))
-        batch = some.scaled(novel, prepared).gather(episodes).without_query_labels()
+        ((_, batch),) = some.batches(novel, episodes, prepared)
         predicted = some.score_batch(batch, prepared).argmax(dim=-1)[0].cpu().numpy()
         right = np.zeros(episodes.support.shape[1], dtype=bool)  # supports are never wrong
         wrong = np.concatenate([right, predicted != episodes.query_labels[0]])
