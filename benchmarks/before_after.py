@@ -122,7 +122,7 @@ def main() -> None:
         write_tables(folder)
         for words in KEPT:
             timed(other, words, folder)
-        for title, words in COMMANDS.items():
+        for title, words in COMMANDS.items() if chosen.rounds else ():
             seconds = in_turn(chosen.rounds, partial(timed, words=words, folder=folder), other)
             print(line(title, *seconds), flush=True)
         here, there = in_turn(chosen.bench, partial(bench_seconds, folder=folder), other)

@@ -201,7 +201,7 @@ class Contract(Parameters, ABC):
     def score_in_batches(
         self, data: MultiViewData, episodes: Episodes, prepared: Prepared
     ) -> Iterator[tuple[Episodes, Tensor]]:
-        """Some of the episodes and the scores of their queries, [tasks, n_query, way], on the CPU."""
+        """Some of the episodes, and their scores [tasks, n_query, way] on the CPU."""
         for part, batch in self.batches(data, episodes, prepared):
             yield part, self.score_batch(batch, prepared).cpu()
 
