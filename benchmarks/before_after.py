@@ -78,10 +78,10 @@ def test_seconds(source: Path) -> float:
     return perf_counter() - start
 
 
-def bench_seconds(source: Path, folder: Path) -> dict[str, float]:
+def bench_seconds(source: Path, folder: Path, given: list[str]) -> dict[str, float]:
     """Seconds per task of every job in the table of `make bench`."""
     environment = os.environ | {"PYTHONPATH": str(source)}
-    words = [sys.executable, "benchmarks/table.py", "--output", str(folder)]
+    words = [sys.executable, "benchmarks/table.py", "--output", str(folder), *given]
     subprocess.run(words, cwd=source.parent, env=environment, capture_output=True, check=True)
     rows = json.loads((folder / "table-cpu.json").read_text())["rows"]
     return {f"{row['job']}, {row['dataset']}": row["seconds"] / row["tasks"] for row in rows}
@@ -113,6 +113,7 @@ def main() -> None:
     options.add_argument("other", type=Path, help="the src folder of another checkout")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--bench", type=int, default=0, help="rounds of the table of make bench")
+    options.add_argument("--bench-options", default="", help="options of benchmarks/table.py")
     options.add_argument("--tests", type=int, default=0, help="rounds of the test suites")
     chosen = options.parse_args()
     other = chosen.other.resolve()
@@ -125,7 +126,9 @@ def main() -> None:
         for title, words in COMMANDS.items() if chosen.rounds else ():
             seconds = in_turn(chosen.rounds, partial(timed, words=words, folder=folder), other)
             print(line(title, *seconds), flush=True)
-        here, there = in_turn(chosen.bench, partial(bench_seconds, folder=folder), other)
+        given = chosen.bench_options.split()
+        measure = partial(bench_seconds, folder=folder, given=given)
+        here, there = in_turn(chosen.bench, measure, other)
         for job in here[0] if here else ():
             print(line(job, *([found[job] for found in side] for side in (here, there))))
     if chosen.tests:
