@@ -68,14 +68,16 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
     """
 
     def add(factory: MethodClass) -> MethodClass:
-        catalogue = import_module(PLACE).CATALOGUE
-        ours = f"{PLACE}.{catalogue[name]}" if name in catalogue else factory.__module__
-        known = _entries.get(name)
-        other = f"{known.factory.__module__}.{known.factory.__qualname__}" if known else ours
-        same = other == f"{factory.__module__}.{factory.__qualname__}"  # a cell that is run again
-        if not (same if known else factory.__module__.startswith(ours)):
+        place = f"{factory.__module__}.{factory.__qualname__}"
+        owner = place  # a name that is free, or a cell of a notebook that is run again
+        if name in _entries:
+            known = _entries[name].factory
+            owner = f"{known.__module__}.{known.__qualname__}"
+        elif name in _catalogue():
+            owner = f"{PLACE}.{_catalogue()[name]}"
+        if not f"{place}.".startswith(f"{owner}."):
             raise FewviewError(
-                f"two methods want the name {name!r}: {other}, and {factory.__qualname__} in "
+                f"two methods want the name {name!r}: {owner}, and {factory.__qualname__} in "
                 f"{factory.__module__}; give this one another name"
             )
         _entries[name] = Entry(name, factory, parameters)
@@ -84,6 +86,12 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
         return factory
 
     return add
+
+
+def _catalogue() -> dict[str, str]:
+    """Methods of this package -> their modules; the one place where a room points to its right."""
+    catalogue: dict[str, str] = import_module(PLACE).CATALOGUE
+    return catalogue
 
 
 @cache
@@ -106,12 +114,12 @@ def _load_installed() -> None:
 def names() -> tuple[str, ...]:
     """All known names, sorted."""
     _load_installed()
-    return tuple(sorted({*import_module(PLACE).CATALOGUE, *_entries}))
+    return tuple(sorted({*_catalogue(), *_entries}))
 
 
 def get_entry(name: str) -> Entry:
     """Look a name up and load its method; an unknown one is an error that suggests close names."""
-    catalogue = import_module(PLACE).CATALOGUE
+    catalogue = _catalogue()
     if name not in _entries and name in catalogue:
         import_module(f"{PLACE}.{catalogue[name]}")
     if name not in _entries:
