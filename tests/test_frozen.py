@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 HERE = Path(__file__).resolve().parent / "frozen"
 # Another processor adds numbers up in another order. In float64 that moved no log-probability by
@@ -437,11 +438,16 @@ def path_of(name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    found: dict[str, str] = json.loads(fresh("print", str(tmp_path_factory.mktemp("frozen"))))
+    """What all commands print, run once for all processes that test."""
+    folder = tmp_path_factory.getbasetemp()
+    kept = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "printed.json"
+    with FileLock(f"{kept}.lock"):
+        if not kept.exists():
+            kept.write_text(fresh("print", str(tmp_path_factory.mktemp("frozen"))))
+    found: dict[str, str] = json.loads(kept.read_text())
     return found
 
 
-@pytest.mark.xdist_group("frozen commands")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_commands_print(name: str, printed: dict[str, str]) -> None:
     # Lines that say how far a run is come every two seconds: as many as the machine is slow.

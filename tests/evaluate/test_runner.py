@@ -480,40 +480,39 @@ from fewview.evaluate import make_grid, run
 
 @register("mine")
 class Mine(Proto):
+    deed: str = "work"
+
     def scores(self, batch, state):
-        if "WHAT" == "die":
+        if self.deed == "die":
             os.kill(os.getpid(), 9)
-        if "WHAT" == "complain":
+        if self.deed == "complain":
             raise FewviewError("cannot be done")
         return super().scores(batch, state)
 
-try:
-    outcome = run(make_grid(["digits"], methods="mine", splits=3, episodes=2), jobs=2)
-    print(outcome.computed, outcome.failures)
-except FewviewError as error:
-    print(error)
+for deed in ("work", "complain", "die"):
+    try:
+        grid = make_grid(["digits"], methods=f"mine:deed={deed}", splits=3, episodes=2)
+        outcome = run(grid, jobs=2)
+        print(outcome.computed, outcome.failures)
+    except FewviewError as error:
+        print(error)
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-@pytest.mark.parametrize(
-    ("what", "said"),
-    [
-        ("work", r"3 \(\)"),
-        ("complain", "cannot be done"),
-        (
-            "die",
-            "a worker process ended at digits split 0 eta 0 mine or digits split 1 eta 0 mine "
-            r"\(exit code -9.*lower --jobs\). What was finished is stored",
-        ),
-    ],
-)
-def test_methods_of_a_script_in_processes(what: str, said: str, tmp_path: Path) -> None:
+def test_methods_of_a_script_in_processes(tmp_path: Path) -> None:
     """The script needs no guard; what happens in a worker process is told here."""
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.replace("WHAT", what))
+    script.write_text(SCRIPT)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    assert re.fullmatch(said, done.stdout.strip()), done.stdout + done.stderr
+    worked, complained, died = done.stdout.strip().splitlines()
+    assert worked == "3 ()"
+    assert complained == "cannot be done"
+    assert re.fullmatch(
+        "a worker process ended at digits split 0 eta 0 mine:deed=die or digits split 1 eta 0 "
+        r"mine:deed=die \(exit code -9.*lower --jobs\). What was finished is stored",
+        died,
+    ), died
     assert "Traceback" not in done.stderr
 
 
