@@ -1,10 +1,10 @@
 """What a setting changes, beside the paper: a table of setting, before, after, paper.
 
     python benchmarks/as_in_the_paper.py trained --splits 3 --episodes 20
-    python benchmarks/as_in_the_paper.py trained pool --preset paper --device cuda --store gpu.sqlite
+    python benchmarks/as_in_the_paper.py trained pool --preset paper --device cuda
 
-A comparison is a list of rows in `COMPARISONS`, each a method typed twice. Cells are run as `fewview
-bench` runs them, with scaling and padding as in the paper, through a store: a run that is stopped
+A comparison is a list of rows in `COMPARISONS`, each a method typed twice. Cells run like those of
+`fewview bench`, with scaling and padding as in the paper, through a store: a run that is stopped
 goes on where it was. The same tasks are given to both, so the error is that of the difference.
 """
 

@@ -254,7 +254,20 @@ def test_method_settings_follow_the_authors_scripts() -> None:
     assert typed("UGDA", "caltech102") == "ugda"
     assert typed("CPM", "orl", "paper") == "cpm:preset=paper:script=orl"
     assert typed("ICMSC", "orl", "paper") == "icmsc:preset=paper"
-    assert typed("CPM", "orl") == "cpm"
+    assert typed("CPM", "scene15") == "cpm:preset=paper"
+    assert typed("CPM", "orl", "fast") == "cpm"
+
+
+def test_rows_of_networks_have_the_published_sizes_unless_it_must_be_quick() -> None:
+    sizes = {
+        (quick, preset): Wish(quick=quick, preset=preset).sizes
+        for quick in (False, True)
+        for preset in (None, "fast", "paper")
+    }
+    assert sizes == {
+        (False, None): "paper", (False, "fast"): "fast", (False, "paper"): "paper",
+        (True, None): "fast", (True, "fast"): "fast", (True, "paper"): "paper",
+    }  # fmt: skip
 
 
 # ------------------------------------------------------------------ animal
@@ -391,7 +404,8 @@ def test_full_protocol_of_a_table(data_dir: Path) -> None:
     assert plain.etas == (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
     for part in parts[1:]:
         assert (part.grid.splits, part.grid.episodes) == (3, 20)
-        assert set(part.grid.methods) <= {"cpm", "cpm-gan", "icmsc", "completer"}
+        names = ("cpm", "cpm-gan", "icmsc", "completer")
+        assert set(part.grid.methods) == {f"{name}:preset=paper" for name in names}
 
 
 def test_base_classes_of_figure5_are_nested_and_never_novel(data_dir: Path) -> None:
