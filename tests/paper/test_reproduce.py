@@ -58,6 +58,7 @@ from fewview.paper._studies import (
     IMBALANCES,
     NAMES,
     NEIGHBOURS,
+    QUICK_TRAINED,
     SHOTS,
     SMALL_SETS,
     Part,
@@ -298,6 +299,18 @@ def test_animal_runs_where_its_file_is(small_animal: Path) -> None:
     assert ours["UGDA"]["paper"] == 89.86
     assert ours["TIM"]["ours"] == "not available"
     assert "Table 6 [tab:5]" in made.title
+
+
+def test_a_quick_table_says_that_networks_are_small(
+    small_animal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(QUICK_TRAINED, "animal", (1, 1))
+    wish = Wish(quick=True, data_dir=str(small_animal), only=("cpm",))
+    made = make_table("animal", wish, Desk(store=str(small_animal / "a.sqlite")), "x")
+    assert any("train networks: smaller than published" in note for note in made.notes)
+    wish = Wish(data_dir=str(small_animal), only=("cpm",))
+    (part,) = parts_of("animal", wish)
+    assert part.grid.methods == ("cpm:preset=paper:script=animal",)
 
 
 def test_animal_says_how_to_get_it_where_it_is_not(tmp_path: Path) -> None:

@@ -125,11 +125,8 @@ def _remarks(
         broken = Counter((c.method, why) for item in gathered for c, why in item.failures)
         out += [f"{count} cells of {m} failed: {why}" for (m, why), count in broken.items()]
     if computed & {*TRAINED}:
-        sizes = "the published sizes" if wish.sizes == "paper" else "smaller ones than published"
-        quick = (
-            " (with --quick; else those published)" if wish.preset is None and wish.quick else ""
-        )
-        out.append(f"{', '.join(TRAINED)} train networks; preset {wish.sizes}, {sizes}{quick}")
+        sizes = {"paper": "published sizes", "fast": "smaller than published; see --preset paper"}
+        out.append(f"{', '.join(TRAINED)} train networks: {sizes[wish.sizes]}")
     if any(row["ours"] == UNREACHABLE for row in rows):
         out.append(
             "unreachable: every sample keeps at least one view, so with two views the largest "
