@@ -15,7 +15,7 @@ from torch import Tensor
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
+from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.methods.ptmap import PTMAP
@@ -124,6 +124,10 @@ class Combined(Method):
     def prepare_statistics(self, statistics: Any, task: TaskSpec, seed: int) -> CombinedState:
         """The state of `source`; `head` has none."""
         return CombinedState(self.source.prepare_statistics(statistics, task, seed), State())
+
+    def padded(self, batch: EpisodeBatch, prepared: Prepared) -> EpisodeBatch:
+        """As `source` has it."""
+        return cast(EpisodeBatch, self.source.padded(batch, prepared))
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """The space of `source`, anchors weighted for `head`."""

@@ -75,7 +75,9 @@ class Wish:
     features: str | None = None  # a user's own file in place of the data set of the one table
     base_features: str | None = None  # and of its base classes
     only: tuple[str, ...] = ()  # registered names of methods; empty for all
-    preset: str = "fast"  # of the methods that train networks, or "paper"
+    # Of the methods that train networks: "paper" (the published sizes), "fast", or None for the
+    # first of these and with `quick` the second.
+    preset: str | None = None
 
     def __post_init__(self) -> None:
         known = method_names()
@@ -85,6 +87,11 @@ class Wish:
                     f"--only {name}: no registered method is called so (settings after a colon are "
                     f"those of the table and are not given here); use {', '.join(known)}"
                 )
+
+    @property
+    def sizes(self) -> str:
+        """The preset of the methods that train networks."""
+        return self.preset or ("fast" if self.quick else "paper")
 
 
 @dataclass(frozen=True)
@@ -162,8 +169,11 @@ def parts_of(name: str, wish: Wish) -> list[Part]:
 # ---------------------------------------------------------------------- tables
 
 
-def typed(method: str, dataset: str, preset: str = "fast") -> str:
-    """Write a method of the paper's tables with the authors' settings for a data set."""
+def typed(method: str, dataset: str, preset: str = "paper") -> str:
+    """Write a method of the paper's tables with the authors' settings for a data set.
+
+    Methods that train networks have the published sizes, or those of another preset.
+    """
     name = METHODS[method]
     if method in TRAINED:
         if preset == "fast":  # their own default
@@ -235,7 +245,7 @@ def table_parts(
     plain = [method for method in METHODS if method not in TRAINED]
     return [
         _part("table", wish, dataset, _fewer(quick[name] if wish.quick else full, most), (name,),
-              {method: typed(method, dataset, wish.preset) for method in some}, rates, **shape)
+              {method: typed(method, dataset, wish.sizes) for method in some}, rates, **shape)
         for some, full, quick, most in (
             (plain, FULL, QUICK, splits), (TRAINED, FULL_TRAINED, QUICK_TRAINED, trained_splits)
         )
