@@ -108,7 +108,17 @@ def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
 def _command(options: dict[str, Any]) -> str:
     """The command that makes one product again, with a place for its name."""
     words = ["fewview reproduce {name}"]
-    told = ("quick", "features", "base_features", "device", "preset", "only", "store", "stored")
+    told = (
+        "quick",
+        "features",
+        "base_features",
+        "device",
+        "preset",
+        "solver",
+        "only",
+        "store",
+        "stored",
+    )
     for name in told:
         option, value = REPRODUCE[name], options[name]
         if value and value != option.default:

@@ -136,6 +136,10 @@ REPRODUCE = {
         bool,
     ),
     "only": Option("Run these methods alone, separated by commas."),
+    "solver": Option(
+        "Of UGDA: exact, adam (Algorithm 1 as printed) or reference (the released code).",
+        default="exact",
+    ),
     "preset": Option(
         "Of the methods that train networks: paper, the published sizes (slow), or fast. Default: "
         "paper, and fast with --quick."

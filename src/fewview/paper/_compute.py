@@ -68,6 +68,7 @@ def as_typed(options: Mapping[str, Any], progress: Progress) -> tuple[Wish, Desk
         features=options.get("features"),
         base_features=options.get("base_features"),
         preset=options["preset"],
+        solver=options["solver"],
         only=tuple(part.strip() for part in (options["only"] or "").split(",") if part),
     )
     desk = Desk(
