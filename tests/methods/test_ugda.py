@@ -1143,10 +1143,10 @@ def test_key_has_the_resolved_settings() -> None:
     assert {"ridge=0.0", "logit_scale=1.0"} <= set(create("ugda:solver=adam").key().split(","))
     parts = set(create("ugda:rectify=none").key().split(","))
     assert {
-        "solver=exact", "mean_rule=paper", "rectifier=fast", "rectify_steps=60",
+        "solver=exact", "mean_rule=paper", "rectifier=fast", "rectify_steps=100",
         "latent_dim=None", "rectify=none", "ridge=0.001", "logit_scale=0.5",
     } <= parts  # fmt: skip
-    written_out = "ugda:mean_rule=paper:rectifier=fast:rectify_steps=60:train_nets=all"
+    written_out = "ugda:mean_rule=paper:rectifier=fast:rectify_steps=100:train_nets=all"
     assert create(written_out).key() == create("ugda").key()
     assert create("ugda:solver=adam").key() != create("ugda").key()
 

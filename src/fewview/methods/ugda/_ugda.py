@@ -57,7 +57,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "adam": {**PRINTED, "ridge": 0.0, "logit_scale": 1.0, "rectifier": "adam", "latent_dim": 512},
     "reference": {**RELEASED, **ADDED, "rectifier": "adam", "latent_dim": 512},
 }
-STEPS = {"fast": 60, "adam": 1000}
+STEPS = {"fast": 100, "adam": 1000}
 # Options that say how the evaluator is trained.
 EVALUATOR_ONLY = ("share_evaluator", "train_nets", "reinit_first", "shared_adam")
 
@@ -117,7 +117,7 @@ class UGDA(Method):
 
         rectify_tolerance: of `fast`, which stops a task when its objective is this close to its
             infimum.
-        rectify_steps: most iterations of `fast` (None is 60), or steps of Adam (None is 1000).
+        rectify_steps: most iterations of `fast` (None is 100), or steps of Adam (None is 1000).
         rectify_rate: learning rate of ADSR under Adam.
 
         n_iter: outer iterations of the aggregation (`iter`); this and all that follows, but for
@@ -160,7 +160,7 @@ class UGDA(Method):
     logit_scale: float | None = None
     rectifier: str | None = None
     # of the rectifier
-    rectify_tolerance: float = 1e-3
+    rectify_tolerance: float = 1e-4
     rectify_steps: int | None = None
     rectify_rate: float = 1e-2
     # of the solvers that train an evaluator
