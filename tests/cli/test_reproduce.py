@@ -23,30 +23,31 @@ def test_a_table_goes_to_stdout_and_to_files(
 ) -> None:
     arguments = ("scene15", "--quick", "--only", "proto,match", "--store",
                  str(tmp_path / "a.sqlite"), "-o", str(tmp_path / "out"))  # fmt: skip
-    code, out, err = invoke(*arguments)
+    code, out, err = invoke(*arguments, "--compute")
     assert code == 0, err
     assert "Table 5 [tab:4]" in out
-    assert "command: fewview reproduce scene15 --quick --only proto,match" in out
+    assert "command: fewview reproduce scene15 --compute --quick --store" in out
+    assert "estimate: about" in err
     (line,) = [line for line in out.splitlines() if line.split()[:3] == ["scene15", "Match", "0.5"]]
     assert "43.04" in line  # the paper's
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "scene15.md", "scene15.csv", "scene15.tex",
     }  # fmt: skip
     assert "not available" in invoke(*arguments[:-2], "--stored")[1]
-    again = invoke(*arguments)
+    again = invoke(*arguments, "--compute")
     assert again[1] == out
     assert "to compute" not in again[2]
 
 
 def test_absent_data_are_explained(invoke: Invoke, tmp_path: Path) -> None:
-    code, out, _ = invoke("animal", "--data-dir", str(tmp_path), "--store", "none")
+    code, out, _ = invoke("animal", "--compute", "--data-dir", str(tmp_path), "--store", "none")
     assert code == 2
     assert "animal.mat" in out
     assert "89.86" in out  # the paper's UGDA at eta 0
 
 
 def test_claims_exit_with_zero_whatever_they_find(invoke: Invoke, tmp_path: Path) -> None:
-    code, out, err = invoke("claims", "--data-dir", str(tmp_path), "--store", "none")
+    code, out, err = invoke("claims", "--compute", "--data-dir", str(tmp_path), "--store", "none")
     assert code == 0, err
     assert "0 held, 0 not held" in out
     assert "not testable" in out
@@ -71,6 +72,9 @@ def test_plan_lists_cells_and_computes_nothing(
         (("cub", "orl", "--features", "x.npz"), "--features goes with one table"),
         (("cub", "--base-features", "x.npz"), "--base-features goes with --features"),
         (("cub", "--from", "nowhere.sqlite"), "--from nowhere.sqlite: there is no such file"),
+        (("cub", "--store", "a.sqlite"), "--store does nothing to recorded results"),
+        (("cub", "--record"), "add --compute to compute here, or --stored"),
+        (("cub", "--compute", "--stored"), "give one of them"),
         (("cub", "--only", "ugda:k=2"), "--only ugda:k=2: no registered method is called so"),
     ],
 )
@@ -93,7 +97,7 @@ def test_own_features_take_the_place_of_the_stand_in(invoke: Invoke, tmp_path: P
         blocks = {view: rng.normal(size=(len(labels), 3)) for view in "abc"}
         MultiViewData(blocks, labels=labels).write(tmp_path / f"{name}.npz")
     code, out, err = invoke(
-        "birds", "--quick", "--only", "rfs", "--store", str(tmp_path / "a.sqlite"),
+        "birds", "--compute", "--quick", "--only", "rfs", "--store", str(tmp_path / "a.sqlite"),
         "--features", str(tmp_path / "mine.npz"), "--base-features", str(tmp_path / "base.npz"),
     )  # fmt: skip
     assert code == 0, err

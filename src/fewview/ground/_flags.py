@@ -104,7 +104,12 @@ RUNNING = ("jobs", "cluster", "store", "open_set", "json_path")
 
 # The paper regenerated.
 REPRODUCE = {
-    "quick": Option("Fewer class splits and episodes: minutes per name.", bool),
+    "compute": Option(
+        "Compute here what the store does not have. Without it, and without --stored, recorded "
+        "results are shown.",
+        bool,
+    ),
+    "quick": Option("Fewer class splits and episodes: minutes per name, with --compute.", bool),
     "output": Option(
         "Write tables (Markdown, CSV, LaTeX) and figures (PDF, SVG, PNG, CSV) there. Figures go to "
         "./reproduction without it.",
@@ -134,7 +139,14 @@ REPRODUCE = {
         "claims) are of a few tasks and made anew: minutes.",
         bool,
     ),
-    "only": Option("Run these methods alone, separated by commas."),
+    "record": Option(
+        "Write the means behind what is shown to the recorded results; with --compute or --stored.",
+        bool,
+    ),
+    "records": Option(
+        "Folder of recorded results. Default: those that come with fewview.", metavar="DIR"
+    ),
+    "only": Option("These methods alone, separated by commas."),
     "preset": Option("Of the methods that train networks: fast, or paper (slow).", default="fast"),
     "features": Option(
         "Your own features for the one table named, in place of its data set (an .npz with views "
@@ -147,5 +159,5 @@ REPRODUCE = {
     "data_dir": DATA_DIR,
 }
 # Where nothing is shown, what shows has no options.
-ONLY_SHOWN = ("output", "stored", "features", "base_features")
+ONLY_SHOWN = ("output", "stored", "record", "records", "features", "base_features")
 FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}

@@ -20,18 +20,23 @@ def parser() -> argparse.ArgumentParser:
         description="Compute what 'fewview reproduce' shows, into a store.",
     )
     out.add_argument("names", nargs="+", metavar="NAME", help="cub, ..., figure5, claims, all")
-    out.add_argument("--compute", action="store_true", help="the only thing done here; may be left")
     add_options(out, FILLING)
     return out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill a store; exit status 0 done, 1 some cells failed, 2 wrong input, 130 stopped."""
-    options = vars(parser().parse_args(arguments))
+    options = vars(parser().parse_args(arguments)) | {"compute": True}  # nothing else is done here
     from fewview.evaluate._options import answer
     from fewview.evaluate._progress import PlainProgress
     from fewview.ground._rows import plain_table
-    from fewview.paper._compute import PLAN_COLUMNS, as_typed, compute_all, describe_plan
+    from fewview.paper._compute import (
+        PLAN_COLUMNS,
+        announce,
+        as_typed,
+        compute_all,
+        describe_plan,
+    )
     from fewview.paper._studies import expand_names
 
     def work() -> int:
@@ -40,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options["plan"]:
             print(plain_table(describe_plan(names, wish, desk), PLAN_COLUMNS))
             return 0
+        announce(names, wish, desk)
         failures = compute_all(names, wish, desk)
         print(f"done: {', '.join(names)} ({len(failures)} cells failed)")
         return 1 if failures else 0

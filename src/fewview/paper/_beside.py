@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from math import ceil
 
 from fewview.datasets._catalogue import get_spec, names
+from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
 from fewview.paper._printed import ABLATION, METHODS, TABLES, TRAINED, PaperTable, Printed, printed
+from fewview.paper._recorded import options_of
 from fewview.paper._sheets import Sheet
-from fewview.paper._studies import Wish, data_of, has_data, is_stand_in, reachable
+from fewview.paper._studies import Wish, data_of, has_data, reachable
 
 COLUMNS = (
     "dataset", "method", "eta", "ours", "se", "paper", "paper_se", "difference", "range_low",
@@ -27,11 +29,18 @@ UNREACHABLE = "unreachable"
 def make_table(name: str, wish: Wish, desk: Desk, command: str) -> Sheet:
     """Compute (or look up) one of the nine tables and set it beside the paper's.
 
-    Where the data are absent, ours stays empty and a note says how to get them.
+    Where the data are absent, or nothing is recorded, ours stays empty and a note says what to do.
     """
-    if has_data(name, wish):
-        return compare(TABLES[name], gather_all(name, wish, desk), wish, command)
-    return compare(TABLES[name], (), wish, command, [how_to_get(name, wish)])
+    notes = [] if has_data(name, wish) else [how_to_get(name, wish)]
+    if desk.recorded:
+        try:
+            return compare(TABLES[name], gather_all(name, wish, desk), wish, command)
+        except FewviewError as error:
+            if options_of(wish) or wish.only:  # the paper's numbers were not what was asked for
+                raise
+            return compare(TABLES[name], (), wish, command, [str(error), *notes])
+    gathered = () if notes else gather_all(name, wish, desk)
+    return compare(TABLES[name], gathered, wish, command, notes)
 
 
 def how_to_get(name: str, wish: Wish) -> str:
@@ -55,7 +64,7 @@ def compare(
     """Set our results beside the paper's table; what is not there is shown as not available."""
     rows = []
     for reference in table.datasets.values():
-        here = reference if table.name == "ablation" else data_of(table.name, wish)
+        here = reference if table.name == "ablation" else _runs_on(table, gathered, wish)
         views = get_spec(here).n_views if here in names() else _views(gathered)
         allowed = reachable(table.etas, views)
         for method in ABLATION if table.name == "ablation" else METHODS:
@@ -76,6 +85,12 @@ def compare(
         notes=(*notes, *_remarks(table, gathered, wish, rows)),
         summary=(summarise(rows),),
     )
+
+
+def _runs_on(table: PaperTable, gathered: Sequence[Gathered], wish: Wish) -> str:
+    """The data set of the results, which recorded ones know without looking for data."""
+    found = (item.task["dataset"] for item in gathered if item.task)
+    return str(next(found, data_of(table.name, wish)))
 
 
 def _views(gathered: Sequence[Gathered]) -> int:
@@ -111,8 +126,9 @@ def _remarks(
 ) -> list[str]:
     """What a reader of the table has to know."""
     out = []
-    if table.name != "ablation" and is_stand_in(table.name, wish):
-        spec = get_spec(data_of(table.name, wish))
+    here = _runs_on(table, gathered, wish)
+    if table.name != "ablation" and here in names() and get_spec(here).relation == "stand-in":
+        spec = get_spec(here)
         out.append(
             f"ours runs on the stand-in {spec.name} ({spec.note}): {spec.n_views} views instead "
             "of three, so digits cannot be compared; give your own features with --features"

@@ -17,10 +17,10 @@ import numpy as np
 
 from fewview.ground._rows import Row
 from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
-from fewview.paper._printed import ABLATION, FEW_SHOT, RATES, SHORT, SIX, TRAINED, printed
+from fewview.paper._printed import ABLATION, FEW_SHOT, RATES, SIX, TRAINED, printed
 from fewview.paper._sheets import Sheet
-from fewview.paper._studies import BASE_SIZES, NEIGHBOURS, Wish, has_data
-from fewview.paper._task_figures import AGGREGATED, follow
+from fewview.paper._studies import BASE_SIZES, NEIGHBOURS, Wish
+from fewview.paper._task_figures import AGGREGATED, loss_paths
 
 Key = tuple[Hashable, ...]
 Values = Mapping[int, float]
@@ -436,13 +436,11 @@ def our_evidence(gathered: Sequence[Gathered]) -> dict[Key, Values]:
     return out
 
 
-def _losses(wish: Wish) -> dict[Key, Values]:
-    out: dict[Key, Values] = {}
-    for dataset in AGGREGATED:
-        if has_data(SHORT[dataset], wish):
-            path = follow(dataset, wish, 1 if wish.quick else 8).loss.mean(1)
-            out["loss", dataset] = {k + 1: float(loss) for k, loss in enumerate(path)}
-    return out
+def _losses(wish: Wish, desk: Desk) -> dict[Key, Values]:
+    return {
+        ("loss", dataset): {k + 1: float(loss) for k, loss in enumerate(path)}
+        for dataset, path in loss_paths(wish, desk, 1 if wish.quick else 8).items()
+    }
 
 
 def make_claims(wish: Wish, desk: Desk, command: str) -> Sheet:
@@ -450,7 +448,7 @@ def make_claims(wish: Wish, desk: Desk, command: str) -> Sheet:
     gathered = gather_all("claims", wish, desk)
     evidence = our_evidence(gathered)
     if not wish.only:
-        evidence |= _losses(wish)
+        evidence |= _losses(wish, desk)
     return judge_all(evidence, gathered, wish, command, () if desk.compute else (NOT_COMPUTED,))
 
 
@@ -472,7 +470,7 @@ def judge_all(
         entries = (claim.name, claim.section, claim.says, WORDS[ours.verdict], asked, numbers)
         rows.append(dict(zip(COLUMNS, entries, strict=True)))
     held, failed, untested = (sum(row["ours"] == word for row in rows) for word in WORDS.values())
-    used = [item for item in gathered if item.results]
+    used = [item for item in gathered if item.rows]
     shapes = sorted({(int(item.part.grid.splits), item.part.grid.episodes) for item in used})
     counts = ", ".join(f"{splits} x {episodes}" for splits, episodes in shapes) or "none"
     return Sheet(
