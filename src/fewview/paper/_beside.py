@@ -89,8 +89,7 @@ def compare(
 
 def _runs_on(table: PaperTable, gathered: Sequence[Gathered], wish: Wish) -> str:
     """The data set of the results, which recorded ones know without looking for data."""
-    found = (item.task["dataset"] for item in gathered if item.task)
-    return str(next(found, data_of(table.name, wish)))
+    return str(gathered[0].part.grid.datasets[0]) if gathered else data_of(table.name, wish)
 
 
 def _views(gathered: Sequence[Gathered]) -> int:
@@ -126,8 +125,8 @@ def _remarks(
 ) -> list[str]:
     """What a reader of the table has to know."""
     out = []
-    here = _runs_on(table, gathered, wish)
-    if table.name != "ablation" and here in names() and get_spec(here).relation == "stand-in":
+    here = "" if table.name == "ablation" else _runs_on(table, gathered, wish)
+    if here in names() and get_spec(here).relation == "stand-in":
         spec = get_spec(here)
         out.append(
             f"ours runs on the stand-in {spec.name} ({spec.note}): {spec.n_views} views instead "
