@@ -488,8 +488,8 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
             paired = [sum(here[one]) / sum(known[one]) for one in same if sum(known.get(one, ()))]
             scale = paired[0] if paired else factor
             per_episode, base = (scale * seconds for seconds in known[group])
-        elif same:
-            per_episode, base = here[same[0]]
+        elif same:  # the same on another data set
+            per_episode, base = here[next((o for o in same if o[0] == group[0]), same[0])]
         else:
             unknown.add(method)
             continue
@@ -510,9 +510,10 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
 
 
 def _family(method: str) -> str:
-    """Methods that take about the same time: the name, and the slow solver apart."""
-    name = method.partition(":")[0]
-    return f"{name} (adam)" if "=adam" in method else name
+    """Methods that take about the same time: the name and the settings that make it slow."""
+    slow = ("solver=", "latent_dim=", "preset=", "rectifier=")
+    name, *settings = method.split(":")
+    return ":".join([name, *(text for text in settings if text.startswith(slow))])
 
 
 def _recorded_seconds(folder: Path) -> dict[tuple[str, str], tuple[float, float]]:
@@ -535,29 +536,35 @@ def _probe(
 ) -> dict[tuple[str, str], tuple[float, float]]:
     """Time one small cell per kind of method while there is time, the cheapest first."""
     out: dict[tuple[str, str], tuple[float, float]] = {}
-    start = time.monotonic()
-    seen: set[str] = set()
-
-    def cost(group: tuple[str, str]) -> tuple[bool, bool, float]:
-        trained = create(group[1].partition(":")[0]).tags.trained
-        return trained, "=adam" in group[1], sum(known.get(group, (0.0,)))
-
-    for group in sorted(groups, key=cost):
-        # Training networks to see how long it takes would take too long.
-        if cost(group)[0] or _family(group[1]) in seen:
-            continue
-        if time.monotonic() - start > PROBE_SECONDS:
+    end = time.monotonic() + PROBE_SECONDS
+    # Training networks to see how long it takes would take too long.
+    plain = [group for group in groups if not create(group[1].partition(":")[0]).tags.trained]
+    plain.sort(key=lambda group: ("=adam" in group[1], sum(known.get(group, (0.0,)))))
+    # First every kind of method once, then on the other data sets.
+    kinds = {_family(group[1]): group for group in reversed(plain)}
+    places = {(_family(group[1]), group[0]): group for group in reversed(plain)}
+    for group in dict.fromkeys([*reversed(kinds.values()), *reversed(places.values())]):
+        if time.monotonic() > end:
             break
         cell, grid = lacking[groups[group][0]]
+        text, factor = _shortened(group[1])
         few = replace(
-            grid, methods=(group[1],), etas=(cell.eta,), splits=1,
-            episodes=min(PROBE_EPISODES, grid.episodes),
+            grid, methods=(text,), etas=(cell.eta,), splits=1,
+            episodes=1 if factor > 1 else min(PROBE_EPISODES, grid.episodes),
             device="auto" if grid.device == ANY_DEVICE else grid.device,
         )  # fmt: skip
         for result in run(few).results.values():
-            seen.add(_family(group[1]))
-            out[group] = (result.seconds / result.cell.n_episodes, result.seconds_base)
+            seconds = factor * result.seconds / result.cell.n_episodes
+            out[group] = (seconds, result.seconds_base)
     return out
+
+
+def _shortened(method: str) -> tuple[str, int]:
+    """A method to be timed, and how many times longer it takes: one iteration of Algorithm 1."""
+    if "solver=adam" not in method:
+        return method, 1
+    settings = [text for text in method.split(":") if not text.startswith("n_iter=")]
+    return ":".join([*settings, "n_iter=1"]), int(getattr(create(method), "n_iter", 1))
 
 
 # ---------------------------------------------------------------------- how it was run
