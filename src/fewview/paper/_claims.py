@@ -438,7 +438,7 @@ def our_evidence(gathered: Sequence[Gathered]) -> dict[Key, Values]:
 
 def _losses(wish: Wish, desk: Desk) -> dict[Key, Values]:
     return {
-        ("loss", dataset): {k + 1: float(loss) for k, loss in enumerate(path)}
+        ("loss", dataset): {k + 1: float(loss) for k, loss in enumerate(path.mean(1))}
         for dataset, path in loss_paths(wish, desk, 1 if wish.quick else 8).items()
     }
 

@@ -310,14 +310,20 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
 
     Only rows all of whose cells are there are recorded.
     """
+    reader = replace(desk, compute=False, recorded=False)
+    gathered = gather_all(name, wish, reader)
+    # All that the study has, what was planned from its first results, and with --only what is there
+    # of other methods.
     every = parts_of(name, replace(wish, only=()))
     order = [key for part in every for key in _identities(part, planned(part.grid))]
+    order += [key for item in gathered for key in _identities(item.part, item.cells)]
+    order += [identity(row) for row in (read(name, wish, desk.records) if wish.only else ())]
+    order = list(dict.fromkeys(order))
     fresh: list[Row] = []
     runs: dict[str, Any] = {}
     settings: dict[str, str] = {}
     partial = 0
-    reader = replace(desk, compute=False, recorded=False)
-    for item in gather_all(name, wish, reader):
+    for item in gathered:
         for row in item.rows:
             wanted = [c for c in item.cells if (c.method, c.eta) == (row["method"], row["eta"])]
             found = [item.results[c.hash] for c in wanted if c.hash in item.results]

@@ -143,22 +143,22 @@ class Way:
     clouds: dict[int, Cloud]
 
 
-def loss_paths(wish: Wish, desk: Desk, count: int) -> dict[str, list[float]]:
-    """Mean loss per anchor and iteration of the data sets that are there, or as recorded."""
+def loss_paths(wish: Wish, desk: Desk, count: int) -> dict[str, Floats]:
+    """Losses per anchor [iterations, tasks] of the data sets that are there.
+
+    Recorded are means over tasks alone, so that they are of one task each.
+    """
     if desk.recorded:
         kept = read_json(desk.records / f"{stem('figure4', wish)}.json").get("losses", {})
-        return {dataset: list(kept[dataset]) for dataset in AGGREGATED if dataset in kept}
+        return {name: np.array(kept[name])[:, None] for name in AGGREGATED if name in kept}
     there = [dataset for dataset in AGGREGATED if has_data(SHORT[dataset], wish)]
-    return {
-        dataset: follow(dataset, wish, count, desk.progress).loss.mean(1).tolist()
-        for dataset in there
-    }
+    return {dataset: follow(dataset, wish, count, desk.progress).loss for dataset in there}
 
 
 def follow(dataset: str, wish: Wish, count: int, progress: Progress) -> Way:
     """Run Algorithm 1 (`solver=adam`) on the first tasks of class split 0 at rate 0.5."""
     stage = set_stage(dataset, 0.5, wish, count=count)
-    method, prepared, batch = stage.prepare(adam_solver(dataset))
+    method, prepared, batch = stage.prepare(adam_solver(dataset, wish.quick))
     truth = cast(Any, batch.query_labels)[0].cpu().numpy()
     losses, clouds = [], {}
     for k in progress.track(range(count), f"loss of the aggregator on {SHORT[dataset]}, tasks"):
@@ -181,7 +181,7 @@ def make_figure4(wish: Wish, desk: Desk, command: str) -> Picture:
     count = 2 if wish.quick else 8
     if desk.recorded:
         paths = loss_paths(wish, desk, count)
-        ways = {dataset: Way(np.array(path)[:, None], {}) for dataset, path in paths.items()}
+        ways = {dataset: Way(path, {}) for dataset, path in paths.items()}
         drawn = draw_figure4(gathered, ways, wish, command)
         kept = read_json(desk.records / f"{stem('figure4', wish)}.json")
         # What is of the maps, and what is known of the protocol, is as recorded.
