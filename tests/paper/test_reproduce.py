@@ -52,10 +52,12 @@ from fewview.paper._claims import (
 from fewview.paper._compute import (
     Desk,
     Gathered,
+    NoResultsError,
     compute_all,
     gather,
     kinds_of,
     planned,
+    shown,
     versions_line,
 )
 from fewview.paper._curves import draw_curves
@@ -939,6 +941,29 @@ def test_figure7(tmp_path: Path) -> None:
     assert {row["parameter"] for row in picture.sheet.rows} == {"iter", "N", "N_F", "k"}
     assert {row["solver"] for row in picture.sheet.rows if row["parameter"] == "N"} == {"adam"}
     assert len(picture.sheet.rows) == 2 * 4 * 6
+
+
+def test_a_figure_says_which_lines_are_missing() -> None:
+    whole = [
+        fake(part_of(dataset, values, "hyper-parameters", (dataset, panel),
+                     (0.3,)), lambda m, eta, split: 50.0 + split)
+        for dataset in NEIGHBOURS
+        for panel, values in hyper_methods(dataset, True).items()
+    ]  # fmt: skip
+    assert not any(
+        "missing" in note for note in draw_curves("figure7", whole, Wish(), "x").sheet.notes
+    )
+    first = whole[0]
+    kept = {key: r for key, r in first.results.items() if not r.cell.method.endswith("n_iter=30")}
+    gathered = [Gathered(first.part, first.cells, kept), *whole[1:]]
+    picture = draw_curves("figure7", gathered, Wish(only=("ugda",)), "x")
+    assert picture.sheet.notes[-2:] == (
+        "only ugda: other lines are left out",
+        "missing, no results: caltech102 iter 30 (eta 0.3)",
+    )
+    with pytest.raises(NoResultsError, match="all of its 24 results failed; the first: broke"):
+        shown("x", [Gathered(first.part, first.cells[:1] * 24, {}, ((first.cells[0], "broke"),))],
+              Wish(), Desk())  # fmt: skip
 
 
 @pytest.mark.parametrize(

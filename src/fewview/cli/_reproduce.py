@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @shows(
     "fewview reproduce handwritten cub scene15", "three tables beside the paper's",
     "fewview reproduce claims --quick", "what the paper says, checked; minutes",
+    "fewview reproduce claims --rules", "how each sentence is judged; nothing is computed",
     "fewview reproduce figure5 -o out", "a figure: PDF, SVG, PNG, CSV, caption",
     "fewview reproduce all --plan", "what there is to compute, and what is stored",
     "fewview reproduce all --device cuda --store gpu.sqlite -o out",
@@ -57,6 +58,9 @@ def reproduce(
         raise FewviewError("--features goes with one table, for instance: reproduce birds")
     if options["features"] is None and options["base_features"] is not None:
         raise FewviewError("--base-features goes with --features; give both")
+    if options["rules"]:
+        _show_rules(wanted, options["output"])
+        return
     wish, desk = as_typed(options, make_progress())
     if options["plan"]:
         _show_plan(wanted, wish, desk)
@@ -72,25 +76,49 @@ def reproduce(
 def _make_all(
     wanted: tuple[str, ...], wish: Wish, desk: Desk, output: str | None, command: str
 ) -> list[str]:
-    """Make every product and print it; return the names whose data are absent."""
+    """Make every product and print it; return the names whose data are absent.
+
+    What has nothing to show is an error, told when all the others are made.
+    """
+    from fewview.ground._errors import FewviewError
+    from fewview.paper._compute import NoResultsError
     from fewview.paper._make import make
     from fewview.paper._pictures import Picture
     from fewview.paper._printed import TABLES
     from fewview.paper._studies import has_data
 
     absent = [name for name in wanted if name in TABLES and not has_data(name, wish)]
+    empty: list[str] = []
     for number, name in enumerate(wanted):
-        product = make(name, wish, desk, command.format(name=name))
+        try:
+            product = make(name, wish, desk, command.format(name=name))
+        except NoResultsError as error:
+            empty.append(str(error))
+            continue
         files = []
         if isinstance(product, Picture):
             files = product.write(output or "reproduction")
-        elif output is not None:
+        elif output is not None and name not in absent:
             files = product.write(output)
         sheet = product.sheet if isinstance(product, Picture) else product
         print(("\n" if number else "") + sheet.text(), end="", flush=True)
         for file in files:
             print(f"written: {file}", file=sys.stderr)
+    if empty:
+        raise FewviewError("\n".join(empty))
     return absent
+
+
+def _show_rules(wanted: tuple[str, ...], output: str | None) -> None:
+    from fewview.ground._errors import FewviewError
+    from fewview.paper._claims import list_rules
+
+    if wanted != ("claims",):
+        raise FewviewError("--rules goes with claims alone: fewview reproduce claims --rules")
+    sheet = list_rules("fewview reproduce claims --rules")
+    print(sheet.text(), end="")
+    for file in [] if output is None else sheet.write(output):
+        print(f"written: {file}", file=sys.stderr)
 
 
 def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:

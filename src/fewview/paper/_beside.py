@@ -11,7 +11,7 @@ from math import ceil
 
 from fewview.datasets._catalogue import get_spec, names
 from fewview.ground._rows import Row
-from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
+from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, shown, versions_line
 from fewview.paper._printed import ABLATION, METHODS, TABLES, TRAINED, PaperTable, Printed, printed
 from fewview.paper._sheets import Sheet
 from fewview.paper._studies import Wish, data_of, has_data, is_stand_in, reachable
@@ -30,7 +30,8 @@ def make_table(name: str, wish: Wish, desk: Desk, command: str) -> Sheet:
     Where the data are absent, ours stays empty and a note says how to get them.
     """
     if has_data(name, wish):
-        return compare(TABLES[name], gather_all(name, wish, desk), wish, command)
+        gathered = shown(name, gather_all(name, wish, desk), wish, desk)
+        return compare(TABLES[name], gathered, wish, command)
     return compare(TABLES[name], (), wish, command, [how_to_get(name, wish)])
 
 
