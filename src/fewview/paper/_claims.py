@@ -237,6 +237,16 @@ class Case:
         error = self.values.std(ddof=1) / np.sqrt(n)
         return f"{value} (se {error:.2f}, {self.weight.words}, {n} {self.line.unit})"
 
+    def row(self, claim: str) -> Row:
+        """The case as a row of numbers."""
+        n = len(self.values)
+        return {
+            "claim": claim, "case": self.line.label, "mean": float(self.values.mean()),
+            "se": float(self.values.std(ddof=1) / np.sqrt(n)) if n > 1 else None, "n": n,
+            "unit": self.line.unit, "p_as_stated": self.weight.stated,
+            "p_against": self.weight.contrary, "test": self.weight.words,
+        }  # fmt: skip
+
     def plainly(self) -> str:
         """The number alone."""
         return f"{self.line.label} {self.values.mean():+.2f}"
@@ -301,14 +311,16 @@ class Claim:
 
     def judge(self, evidence: Evidence) -> Judgement:
         """Weigh our evidence by the rule."""
-        listed = self._listed(evidence)
-        found = [weigh(evidence, line) for line in listed if isinstance(line, Line)]
-        remarks = [remark for remark in listed if isinstance(remark, str)]
-        return conclude(found, self.share, remarks)
+        remarks = [remark for remark in self._listed(evidence) if isinstance(remark, str)]
+        return conclude(self.found(evidence), self.share, remarks)
+
+    def found(self, evidence: Evidence) -> list[Case | str]:
+        """Its cases; of those without data, what they are called."""
+        return [weigh(evidence, line) or line.label for line in self.lines(evidence)]
 
     def as_printed(self, evidence: Evidence) -> Judgement:
         """Ask numbers without class splits, such as the paper's tables: arithmetic, no test."""
-        found = [case for line in self.lines(evidence) if (case := weigh(evidence, line))]
+        found = [case for case in self.found(evidence) if isinstance(case, Case)]
         if not found:
             return Judgement(UNTESTED, None, "no data", "")
         failed = [case.plainly() for case in found if not case.weight.printed]
@@ -340,16 +352,19 @@ def weigh(evidence: Evidence, line: Line) -> Case | None:
 
 
 def conclude(
-    cases: Sequence[Case | None], share: float = 1.0, remarks: Sequence[str] = ()
+    cases: Sequence[Case | str], share: float = 1.0, remarks: Sequence[str] = ()
 ) -> Judgement:
     """Judge the cases that have data, together.
 
     That enough of them are as stated is one hypothesis (`at_least`); that too many are not is
     another, which is searched for among all of them, so its p-value grows with their number.
     """
-    there = [case for case in cases if case is not None]
-    absent = len(cases) - len(there)
-    missing = [f"{absent} of {len(cases)} cases have no data"] if absent else []
+    there = [case for case in cases if isinstance(case, Case)]
+    absent = [case.partition(":")[0] for case in cases if isinstance(case, str)]
+    missing = []
+    if absent:
+        names = ", ".join(dict.fromkeys(absent))
+        missing = [f"{len(absent)} of {len(cases)} cases have no data ({names})"]
     if not there:
         return Judgement(UNTESTED, None, "; ".join(["no data", *remarks]), "")
     needed = int(np.ceil(share * len(there) - 1e-9))
@@ -359,11 +374,13 @@ def conclude(
     verdict = FAILS if p_no <= LEVEL else HOLDS if p_yes <= LEVEL else OPEN
     against = [p <= LEVEL for p in holm(contrary)]
     unsure = [not no and p > LEVEL for no, p in zip(against, stated, strict=True)]
+    few = len(there) <= 6  # all numbers are shown, so names are enough
     named = []
     for word, chosen in (("against", against), (OPEN, unsure)):
-        texts = [case.text() for case, here in zip(there, chosen, strict=True) if here]
+        failing = [case for case, here in zip(there, chosen, strict=True) if here]
+        texts = [case.line.label if few else case.text() for case in failing]
         named += [f"{word}: {', '.join(texts)}"] if texts else []
-    if len(there) <= 6:
+    if few:
         words = [case.text() for case in there]
     else:
         good = len(there) - sum(against) - sum(unsure)
@@ -700,11 +717,15 @@ def judge_all(
     """Judge every claim by our evidence and, where they can be asked, by the paper's tables."""
     theirs = paper_evidence()
     rows: list[Row] = []
+    details: list[Row] = []
     counts = {
         where: dict.fromkeys(VERDICTS, 0) for where in ("the paper's or recomputed", STAND_IN)
     }
     for claim in CLAIMS:
         ours, data = claim.judge(evidence), data_kind(claim, evidence, wish)
+        details += [
+            case.row(claim.name) for case in claim.found(evidence) if isinstance(case, Case)
+        ]
         stands_in = data == STAND_IN
         if stands_in and any(line.rule.digits for line in claim.lines(evidence)):
             ours = ours._replace(verdict=UNTESTED, failing="")
@@ -732,6 +753,7 @@ def judge_all(
         versions=versions_line(gathered),
         command=command,
         notes=(*NOTES, *notes),
+        details=details,
         summary=tuple(
             f"{sum(words.values())} claims on {where} data: "
             + ", ".join(f"{word} {count}" for word, count in words.items())
