@@ -40,8 +40,12 @@ def test_a_table_goes_to_stdout_and_to_files(
 
 
 def test_absent_data_are_explained(invoke: Invoke, tmp_path: Path) -> None:
-    code, out, _ = invoke("animal", "--compute", "--data-dir", str(tmp_path), "--store", "none")
+    code, out, _ = invoke(
+        "animal", "--compute", "--data-dir", str(tmp_path), "--store", "none",
+        "-o", str(tmp_path / "out"),
+    )  # fmt: skip
     assert code == 2
+    assert not (tmp_path / "out").exists()
     assert "animal.mat" in out
     assert "89.86" in out  # the paper's UGDA at eta 0
 
@@ -49,9 +53,67 @@ def test_absent_data_are_explained(invoke: Invoke, tmp_path: Path) -> None:
 def test_claims_exit_with_zero_whatever_they_find(invoke: Invoke, tmp_path: Path) -> None:
     code, out, err = invoke("claims", "--compute", "--data-dir", str(tmp_path), "--store", "none")
     assert code == 0, err
-    assert "0 held, 0 not held" in out
-    assert "not testable" in out
+    assert "32 claims on the paper's or recomputed data: holds 0, does not hold 0" in out
+    assert "6 claims on stand-in data: holds 0, does not hold 0, undecided 0" in out
     assert "caltech102: PTMAP+UGDA - PTMAP -3.00" in out  # false in the paper's own table
+
+
+def test_rules_are_listed_without_data(invoke: Invoke, tmp_path: Path) -> None:
+    code, out, err = invoke("claims", "--rules", "--data-dir", str(tmp_path), "-o", str(tmp_path))
+    assert code == 0, err
+    lines = [line for line in out.splitlines() if "else undecided" in line]
+    assert len(lines) == 38
+    assert "is significantly above 0" in out
+    assert (tmp_path / "rules.md").exists()
+    assert invoke("claims", "cub", "--rules")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("figure7", "--compute", "--only", "proto"), "--only proto is none of its methods (ugda)"),
+        (("figure4", "--compute", "--only", "proto"), "--only proto is none of its methods (ugda)"),
+        (("figure6", "--compute", "--only", "proto"), "--only proto is none of its methods (ugda)"),
+        (
+            ("figure3", "--compute", "--only", "tim"),
+            "--only tim is none of its methods (proto, cpm,",
+        ),
+        (
+            ("ablation", "--compute", "--only", "proto"),
+            "--only proto is none of its methods (ugda)",
+        ),
+        (("figure5", "--stored"), "figure5: nothing to show: none of its 180 results is in"),
+        (("figure7", "--stored"), "figure7: nothing to show: none of"),
+        (("scene15", "--stored"), "scene15: nothing to show: none of"),
+        (("birds", "--stored"), "birds: nothing to show: none of"),
+        (("imbalance", "--stored"), "imbalance: nothing to show: none of"),
+        (("shots", "--stored"), "shots: nothing to show: none of"),
+        (("missingness", "--stored"), "missingness: nothing to show: none of"),
+        (("time", "--stored"), "time: nothing to show: none of"),
+    ],
+)
+def test_nothing_to_show_is_an_error_and_nothing_is_written(
+    invoke: Invoke, arguments: tuple[str, ...], message: str, tmp_path: Path, data_dir: Path
+) -> None:
+    places = ("--store", str(tmp_path / "a.sqlite"), "-o", str(tmp_path / "out"))
+    code, out, err = invoke(*arguments, *places)
+    assert code == 2
+    assert message in err
+    assert out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_other_names_are_made_when_one_has_nothing_to_show(
+    invoke: Invoke, tmp_path: Path, data_dir: Path
+) -> None:
+    places = ("--store", str(tmp_path / "a.sqlite"), "-o", str(tmp_path / "out"))
+    code, out, err = invoke(
+        "figure7", "scene15", "--compute", "--quick", "--only", "match", *places
+    )
+    assert code == 2
+    assert "figure7: nothing to show" in err
+    assert "Table 5 [tab:4]" in out
+    assert {path.stem for path in (tmp_path / "out").iterdir()} == {"scene15"}
 
 
 def test_plan_lists_cells_and_computes_nothing(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @shows(
     "fewview reproduce handwritten cub scene15", "three tables beside the paper's, as recorded",
     "fewview reproduce claims", "what the paper says, judged by recorded results",
+    "fewview reproduce claims --rules", "how each sentence is judged",
     "fewview reproduce claims --quick --compute", "the same, computed here in minutes",
     "fewview reproduce figure5 -o out", "a figure: PDF, SVG, PNG, CSV, caption",
     "fewview reproduce all --plan", "what there is to compute, and what is stored",
@@ -60,6 +61,9 @@ def reproduce(
         raise FewviewError("--features goes with one table, for instance: reproduce birds")
     if options["features"] is None and options["base_features"] is not None:
         raise FewviewError("--base-features goes with --features; give both")
+    if options["rules"]:
+        _show_rules(wanted, options["output"])
+        return
     if options["compute"] and options["stored"]:
         raise FewviewError("--compute and --stored: give one of them")
     wish, desk = as_typed(options, make_progress())
@@ -98,33 +102,40 @@ def _make_all(
 ) -> list[str]:
     """Make every product and print it; return the tables that have nothing of ours to show.
 
-    One of a group that cannot be made is told, and the others go on.
+    What has nothing to show is an error, told when all the others are made; one of a group that is
+    not recorded or has no data is told, and the others go on.
     """
     from fewview.ground._errors import FewviewError
+    from fewview.paper._compute import NoResultsError
     from fewview.paper._make import make, record_all
     from fewview.paper._pictures import Picture
     from fewview.paper._printed import TABLES
     from fewview.paper._sheets import Sheet
 
-    absent, shown = [], 0
+    absent: list[str] = []
+    empty: list[str] = []
+    shown = 0
     command, output = _command(options), options["output"]
     for name in wanted:
         try:
             product = make(name, wish, desk, command.format(name=name))
+        except NoResultsError as error:
+            empty.append(str(error))
+            continue
         except FewviewError as error:
             if not grouped:
                 raise
             desk.progress.message(f"{name}: {error}")
             continue
+        sheet = product.sheet if isinstance(product, Picture) else product
+        if name in TABLES and not any(isinstance(row["ours"], float) for row in sheet.rows):
+            absent.append(name)
         files = []
         # Recorded figures are shown by their numbers; pictures are made where they are asked for.
         if isinstance(product, Picture) and (output is not None or not desk.recorded):
             files = product.write(output or "reproduction")
-        elif isinstance(product, Sheet) and output is not None:
+        elif isinstance(product, Sheet) and output is not None and name not in absent:
             files = product.write(output)
-        sheet = product.sheet if isinstance(product, Picture) else product
-        if name in TABLES and not any(isinstance(row["ours"], float) for row in sheet.rows):
-            absent.append(name)
         print(("\n" if shown else "") + sheet.text(), end="", flush=True)
         shown += 1
         for file in files:
@@ -132,7 +143,21 @@ def _make_all(
         if options["record"]:
             for said in record_all(name, product, wish, desk):
                 desk.progress.message(said)
+    if empty:
+        raise FewviewError("\n".join(empty))
     return absent
+
+
+def _show_rules(wanted: tuple[str, ...], output: str | None) -> None:
+    from fewview.ground._errors import FewviewError
+    from fewview.paper._claims import list_rules
+
+    if wanted != ("claims",):
+        raise FewviewError("--rules goes with claims alone: fewview reproduce claims --rules")
+    sheet = list_rules("fewview reproduce claims --rules")
+    print(sheet.text(), end="")
+    for file in [] if output is None else sheet.write(output):
+        print(f"written: {file}", file=sys.stderr)
 
 
 def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
@@ -150,7 +175,17 @@ def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
 def _command(options: dict[str, Any]) -> str:
     """The command that makes one product again, with a place for its name."""
     words = ["fewview reproduce {name}"]
-    left_out = ("output", "plan", "jobs", "cluster", "others", "record", "records", "data_dir")
+    left_out = (
+        "output",
+        "plan",
+        "jobs",
+        "cluster",
+        "others",
+        "record",
+        "records",
+        "rules",
+        "data_dir",
+    )
     for name in (name for name in REPRODUCE if name not in left_out):
         option, value = REPRODUCE[name], options[name]
         if value and value != option.default:

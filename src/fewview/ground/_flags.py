@@ -117,6 +117,7 @@ REPRODUCE = {
         flags=("--output", "-o"),
     ),
     "plan": Option("List what is to be computed, and stop.", bool),
+    "rules": Option("With claims: list how each is judged, compute nothing, and stop.", bool),
     "device": replace(
         DEVICE,
         help="cpu, cuda or auto. Stored results of that kind of device are used without it; 'any' "
@@ -159,5 +160,5 @@ REPRODUCE = {
     "data_dir": DATA_DIR,
 }
 # Where nothing is shown, what shows has no options.
-ONLY_SHOWN = ("output", "stored", "record", "records", "features", "base_features")
+ONLY_SHOWN = ("output", "rules", "stored", "record", "records", "features", "base_features")
 FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}

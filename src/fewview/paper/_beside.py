@@ -12,7 +12,7 @@ from math import ceil
 from fewview.datasets._catalogue import get_spec, names
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
-from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
+from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, shown, versions_line
 from fewview.paper._printed import ABLATION, METHODS, TABLES, TRAINED, PaperTable, Printed, printed
 from fewview.paper._recorded import options_of
 from fewview.paper._sheets import Sheet
@@ -39,7 +39,7 @@ def make_table(name: str, wish: Wish, desk: Desk, command: str) -> Sheet:
             if options_of(wish) or wish.only:  # the paper's numbers were not what was asked for
                 raise
             return compare(TABLES[name], (), wish, command, [str(error), *notes])
-    gathered = () if notes else gather_all(name, wish, desk)
+    gathered = () if notes else shown(name, gather_all(name, wish, desk), wish, desk)
     return compare(TABLES[name], gathered, wish, command, notes)
 
 

@@ -270,6 +270,47 @@ def gather_all(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
     return [gather(part, desk) for part in parts_of(name, wish)]
 
 
+class NoResultsError(FewviewError):
+    """A table or figure has nothing to show."""
+
+
+def shown(name: str, gathered: Sequence[Gathered], wish: Wish, desk: Desk) -> Sequence[Gathered]:
+    """Return what was gathered for a name; it is an error when there is nothing to show in it."""
+    if any(item.rows for item in gathered):
+        return gathered
+    if not gathered:
+        parts = parts_of(name, replace(wish, only=()))
+        raise nothing_left(name, wish, [text for part in parts for text in part.methods.values()])
+    total = sum(len(item.cells) for item in gathered)
+    failures = [why for item in gathered for _, why in item.failures]
+    if failures:
+        why = f"all of its {total} results failed; the first: {failures[0]}"
+    else:
+        why = f"none of its {total} results is in {desk.path}; leave out --stored to compute them"
+    raise NoResultsError(f"{name}: nothing to show: {why}")
+
+
+def nothing_left(name: str, wish: Wish, methods: Iterable[str]) -> NoResultsError:
+    """Say that `--only` names none of the methods of a table or figure."""
+    known = ", ".join(dict.fromkeys(text.partition(":")[0] for text in methods))
+    return NoResultsError(
+        f"{name}: nothing to show: --only {','.join(wish.only)} is none of its methods ({known})"
+    )
+
+
+def lacking(gathered: Sequence[Gathered], wish: Wish) -> list[str]:
+    """Notes of a figure that has not all of its lines: which are missing."""
+    out = [f"only {', '.join(wish.only)}: other lines are left out"] if wish.only else []
+    gaps = []
+    for item in gathered:
+        place = " ".join(map(str, item.part.tag))
+        for label, text in item.part.methods.items():
+            rates = [f"{eta:g}" for eta in item.part.grid.etas if item.row(text, eta) is None]
+            if rates:
+                gaps.append(f"{place} {label} (eta {', '.join(rates)})".strip())
+    return [*out, f"missing, no results: {'; '.join(gaps)}"] if gaps else out
+
+
 # ---------------------------------------------------------------------- recorded results
 
 

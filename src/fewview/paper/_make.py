@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from fewview.ground._errors import FewviewError
 from fewview.paper._beside import make_table
 from fewview.paper._claims import make_claims
 from fewview.paper._compute import Desk, kinds_of, record
@@ -51,20 +50,11 @@ _SHEET = ("title", "columns", "rows", "protocol", "versions", "notes", "summary"
 
 
 def make(name: str, wish: Wish, desk: Desk, command: str) -> Sheet | Picture:
-    """Make what a name stands for: computed, looked up or recorded; `command` is what was typed.
-
-    A figure without any number is an error.
-    """
+    """Make what a name stands for: computed, looked up or recorded; `command` is what was typed."""
     if desk.recorded and name in ("figure3", "figure6"):
         product: Sheet | Picture = _recorded_sheet(name, wish, desk, command)
     else:
         product = MAKERS[name](wish, desk, command)
-    if isinstance(product, Picture) and not product.sheet.rows:
-        raise FewviewError(
-            f"{name}: there is no result to draw"
-            + (f" of {', '.join(wish.only)}" if wish.only else "")
-            + ("; --compute computes here" if not desk.compute else "")
-        )
     if not desk.recorded:
         return product
     notes = recorded_notes(name, wish, desk)

@@ -21,7 +21,16 @@ from fewview.evaluate._workbench import versions
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.methods.ugda._ugda import UGDA
-from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
+from fewview.paper._compute import (
+    Desk,
+    Gathered,
+    NoResultsError,
+    gather_all,
+    lacking,
+    nothing_left,
+    protocol_line,
+    versions_line,
+)
 from fewview.paper._embeddings import Cloud, Floats, latent_cloud, plain, set_stage, tsne
 from fewview.paper._pictures import (
     MEDIUM,
@@ -58,12 +67,19 @@ CHUNK = 10  # tasks at once
 
 def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
     """Draw figure 3 on animal where it is present, else on birds200."""
+    asked = {
+        panel: text
+        for panel, text in SPACES.items()
+        if not wish.only or text.partition(":")[0] in wish.only
+    }
+    if not asked:
+        raise nothing_left("figure3", wish, SPACES.values())
     dataset = "animal" if has_data("animal", wish) else "birds200"
     stage = set_stage(dataset, 0.3, wish)
     known = method_names()
     clouds: dict[str, Cloud] = {}
     troubles: dict[str, str] = {}
-    for panel, text in desk.progress.track(list(SPACES.items()), "spaces of figure 3"):
+    for panel, text in desk.progress.track(list(asked.items()), "spaces of figure 3"):
         if text.partition(":")[0] not in known:
             continue
         try:
@@ -72,6 +88,8 @@ def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
             raise
         except Exception as error:  # one broken method must not cost the other panels
             troubles[panel] = f"failed: {type(error).__name__}: {error}"
+    if not clouds:
+        raise NoResultsError(f"figure3: nothing to show: {troubles or 'no method is available'}")
     return draw_figure3(
         clouds, dataset, stage.task.way, stage.task.queries, command, troubles, desk.progress
     )
@@ -175,8 +193,15 @@ def follow(dataset: str, wish: Wish, count: int, progress: Progress) -> Way:
     return Way(np.concatenate(losses, axis=1), clouds)
 
 
+def _needs_ugda(name: str, wish: Wish) -> None:
+    """These figures are about UGDA alone."""
+    if wish.only and "ugda" not in wish.only:
+        raise nothing_left(name, wish, ["ugda"])
+
+
 def make_figure4(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 4."""
+    _needs_ugda("figure4", wish)
     gathered = gather_all("figure4", wish, desk)
     count = 2 if wish.quick else 8
     if desk.recorded:
@@ -229,6 +254,7 @@ def draw_figure4(
         notes=(
             "AEU: aggregation evaluator update; LAU: latent anchor update; 'exact solver' is ours "
             "and needs neither",
+            *lacking(gathered, wish),
         ),
     )
     return Picture(sheet=sheet, figure=figure, points=points)
@@ -386,6 +412,7 @@ def rectify(dataset: str, wish: Wish, n_tasks: int, progress: Progress | None = 
 
 def make_figure6(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 6."""
+    _needs_ugda("figure6", wish)
     count = 20 if wish.quick else 100
     found = {dataset: rectify(dataset, wish, count, desk.progress) for dataset in RECTIFIED}
     return draw_figure6(found, command)
