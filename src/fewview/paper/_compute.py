@@ -495,6 +495,7 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
 
 PROBE_SECONDS = 15.0  # at most so long are methods timed before a run
 PROBE_EPISODES = 3
+FEW_ITERATIONS = 3
 
 
 def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
@@ -594,24 +595,37 @@ def _probe(
         if time.monotonic() > end:
             break
         cell, grid = lacking[groups[group][0]]
-        text, factor = _shortened(group[1])
         few = replace(
-            grid, methods=(text,), etas=(cell.eta,), splits=1,
-            episodes=1 if factor > 1 else min(PROBE_EPISODES, grid.episodes),
+            grid, etas=(cell.eta,), splits=1, episodes=min(PROBE_EPISODES, grid.episodes),
             device="auto" if grid.device == ANY_DEVICE else grid.device,
         )  # fmt: skip
-        for result in run(few).results.values():
-            seconds = factor * result.seconds / result.cell.n_episodes
-            out[group] = (seconds, result.seconds_base)
+        times = _timed(group[1], few)
+        if times is not None:
+            out[group] = times
     return out
 
 
-def _shortened(method: str) -> tuple[str, int]:
-    """A method to be timed, and how many times longer it takes: one iteration of Algorithm 1."""
+def _timed(method: str, grid: Grid) -> tuple[float, float] | None:
+    """Seconds per episode and per preparation; None where the method fails."""
     if "solver=adam" not in method:
-        return method, 1
+        return _timed_once(method, grid)
+    # Algorithm 1 is timed for few of its iterations on one task.
     settings = [text for text in method.split(":") if not text.startswith("n_iter=")]
-    return ":".join([*settings, "n_iter=1"]), int(getattr(create(method), "n_iter", 1))
+    one, few = (
+        _timed_once(":".join([*settings, f"n_iter={count}"]), replace(grid, episodes=1))
+        for count in (1, 1 + FEW_ITERATIONS)
+    )
+    if one is None or few is None:
+        return None
+    iterations = int(getattr(create(method), "n_iter", 1))
+    step = max(few[0] - one[0], 0.0) / FEW_ITERATIONS
+    return one[0] + (iterations - 1) * step, one[1]
+
+
+def _timed_once(method: str, grid: Grid) -> tuple[float, float] | None:
+    found = run(replace(grid, methods=(method,))).results.values()
+    times = [(result.seconds / result.cell.n_episodes, result.seconds_base) for result in found]
+    return times[0] if times else None
 
 
 # ---------------------------------------------------------------------- how it was run
