@@ -85,6 +85,7 @@ def score_cases() -> dict[str, dict[str, Any]]:
         cases[text] = {"methods": (text,), "etas": (0.5,)}
     for text in PLAIN:
         cases[f"{text} complete"] = {"methods": (text,), "etas": (0.0,), "shot": 2}
+    for text in (*PLAIN, *SMALL_NETWORKS.values()):
         cases[f"{text} paper"] = {
             "methods": (text,), "etas": (0.3,), "scaling": "paper", "padding": "paper",
         }  # fmt: skip

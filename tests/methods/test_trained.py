@@ -18,9 +18,13 @@ from fewview import EpisodeSampler, TaskSpec, create
 from fewview.engine._checks import Case, check_method, synthetic_data
 from fewview.engine._registry import expand, get_entry, names
 from fewview.engine._state import State
+from fewview.engine._trained import TrainedMethod
+from fewview.evaluate import Grid, run
+from fewview.evaluate._grid import make_method
 from fewview.methods.proto import Proto
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._networks import Epoch, watch_training
+from fewview.numerics._padding import PADDINGS, fill
 from fewview.samples import FewviewError, MultiViewData
 
 TRAINED = ("completer", "cpm", "cpm-gan", "icmsc")
@@ -116,6 +120,124 @@ def test_they_can_be_trained_on_base_classes_or_in_the_task(name: str) -> None:
     method.set_params(train_on="episode" if method.tags.needs_base else "base")
     assert method.tags.needs_base == (name != "completer")
     check_method(method, only=["estimator", "batch size"])
+
+
+def filled_by_hand(batch: EpisodeBatch) -> EpisodeBatch:
+    """One shot: every gap becomes the mean of its view over the task, and nothing is missing."""
+    support, query = ([view.clone() for view in side] for side in (batch.support, batch.query))
+    for task in range(batch.n_tasks):
+        for view in range(batch.n_views):
+            masks = batch.support_mask[task, :, view], batch.query_mask[task, :, view]
+            parts = batch.support[view][task][masks[0]], batch.query[view][task][masks[1]]
+            mean = torch.cat(parts).mean(0)
+            for side, mask in zip((support, query), masks, strict=True):
+                side[view][task][~mask] = mean
+    return replace(
+        batch,
+        support=tuple(support),
+        query=tuple(query),
+        support_mask=torch.ones_like(batch.support_mask),
+        query_mask=torch.ones_like(batch.query_mask),
+    )
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_padded_views_count_as_observed(name: str) -> None:
+    """As if the task had come without gaps; left as they are, gaps give other answers."""
+    batch = small_batch(eta=0.4)
+    base = synthetic_data()[0]
+    task = TaskSpec(way=3, shot=1, queries=8, eta=0.4)
+    native = create(name, dtype="float64").set_params(**CHEAPER[name])
+    padded = create(f"{name}:padding=episode", dtype="float64").set_params(**CHEAPER[name])
+    whole = filled_by_hand(batch)
+    # One state for both: of COMPLETER, the same networks.
+    prepared = native.prepare_base(base, task)
+    wanted = native.score_batch(whole, prepared)
+    assert torch.allclose(padded.score_batch(batch, prepared), wanted, atol=1e-9)
+    assert not torch.allclose(native.score_batch(batch, prepared), wanted, atol=1e-3)
+    assert native.tags.handles_missing
+    assert not padded.tags.handles_missing
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_what_the_paper_s_padding_means_for_them(name: str) -> None:
+    grid = Grid(datasets=("digits",), methods=(name,), scaling="paper", padding="paper")
+    assert make_method(name, grid).padding == "episode"
+    usual = make_method(name, replace(grid, scaling=None, padding=None))
+    assert usual.padding == ("class" if name.startswith("cpm") else "none")
+    assert make_method(f"{name}:padding=zero", grid).padding == "zero"
+    check_method(create(f"{name}:padding=episode").set_params(**CHEAPER[name]), only=["estimator"])
+
+
+def test_gaps_may_stay_only_where_a_method_can_have_them() -> None:
+    for name in ("proto", "ugda"):
+        with pytest.raises(FewviewError, match="leaves gaps"):
+            create(f"{name}:padding=none")
+    with pytest.raises(FewviewError, match="none, class, episode"):
+        create("cpm:padding=foam")
+    batch = small_batch(eta=0.5, n_tasks=4, shot=3)
+    assert fill(batch, "none") is batch
+    for rule in PADDINGS:
+        assert bool(fill(batch, rule).support_mask.all())
+        assert bool(fill(batch, rule).query_mask.all())
+
+
+def test_networks_see_base_samples_filled_too() -> None:
+    """Gaps of labelled samples get the mean of their class, of others the mean of all."""
+    base = synthetic_data()[0]
+    task = TaskSpec(way=3, shot=1, queries=8, eta=0.4)
+    method = create("cpm:train_on=base:padding=episode", dtype="float64")
+    assert isinstance(method, TrainedMethod)
+    views, mask = method.base_samples(base, task, 0)
+    for rows, groups in ((base, base.codes), (base.with_labels(None), np.zeros(len(base)))):
+        filled, observed = method._filled(rows, views, mask)
+        assert bool(observed.all())
+        for view, (before, after) in enumerate(zip(views, filled, strict=True)):
+            seen = mask[0, :, view].numpy()
+            assert torch.equal(after[0][seen], before[0][seen])
+            for row in np.flatnonzero(~seen)[:20]:
+                same = (groups == groups[row]) & seen
+                assert torch.allclose(after[0, row], before[0][same].mean(0))
+
+
+def test_completer_may_learn_from_unlabelled_samples() -> None:
+    base, novel = synthetic_data()
+    text = "completer:train_on=unlabelled:" + ":".join(
+        f"{key}={value}" for key, value in CHEAPER["completer"].items()
+    )
+    pooled = create(text)
+    assert pooled.tags.learns_novel
+    assert not pooled.tags.needs_base
+    assert not create("completer").tags.learns_novel
+    task = TaskSpec(way=3, shot=1, queries=4, eta=0.3)
+    episodes = EpisodeSampler(novel, task).draw(0, 3)
+
+    def answers(base: MultiViewData, pool: MultiViewData, text: str = text) -> Tensor:
+        method = create(text)
+        return method.score_episodes(novel, episodes, method.prepare_for(base, pool, task))
+
+    # Neither base classes nor labels of the pool are looked at, and its samples are.
+    wanted = answers(base, novel)
+    relabelled = novel.with_labels(np.roll(novel.codes, 7))
+    assert torch.equal(wanted, answers(base[:10], relabelled))
+    assert not torch.allclose(wanted, answers(base, novel[::2]))
+    # The same networks as the estimator has, whose samples come without labels.
+    support = novel[np.sort(episodes.support[0])]
+    one, two = (
+        create(text).fit_unlabelled(rows, task).fit(support).predict_proba(novel[:30])
+        for rows in (novel, relabelled)
+    )
+    np.testing.assert_array_equal(one, two)
+    # A benchmark takes the same way.
+    grid = Grid(datasets=("digits",), methods=(text,), etas=(0.3,), splits=1, episodes=2)
+    (result,) = run(grid).results.values()
+    assert result.seconds_base > 0
+    with pytest.raises(FewviewError, match="train_on"):
+        create("cpm:train_on=unlabelled")
+
+
+def test_completer_trained_on_unlabelled_samples_passes_the_checks() -> None:
+    check_method(create("completer:train_on=unlabelled").set_params(**CHEAPER["completer"]))
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -261,7 +383,7 @@ def test_single_supports_in_the_class_loss() -> None:
 
 def test_supports_are_filled_from_their_own_class_only() -> None:
     batch = small_batch(eta=0.5, n_tasks=6, shot=3)
-    filled = cpm.with_class_means(batch)
+    filled = fill(batch, "class")
     for task in range(6):
         for row in range(9):
             for view in range(3):
@@ -288,8 +410,8 @@ def test_dropout_is_always_on_and_keeps_the_mean() -> None:
 
 
 def test_cpm_gan_is_cpm_without_missing_views() -> None:
-    for eta, same in ((0.0, True), (0.4, False)):
-        batch = small_batch(eta=eta)
+    for eta, rule, same in ((0.0, "none", True), (0.4, "none", False), (0.4, "episode", True)):
+        batch = fill(small_batch(eta=eta), rule)
         spaces = [
             create(name, dtype="float64", epochs=6, query_epochs=5).embed(batch, State())
             for name in ("cpm", "cpm-gan")

@@ -16,6 +16,8 @@ from torch import Tensor
 import fewview.methods.ugda._distribution as distribution
 from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.engine._checks import check_method, synthetic_data
+from fewview.methods.combined import Combined
+from fewview.methods.proto import Proto
 from fewview.methods.ugda import UGDA
 from fewview.methods.ugda._aggregation import (
     aggregate_exactly,
@@ -811,7 +813,9 @@ def test_scores_are_distances_to_the_rectified_centres(text: str) -> None:
     moved = rectify_anchors(trace.final_anchors, trace.labels, trace.centres, trace.rectified)
     weights = class_means(moved, members)
     distance = ((trace.final_queries[:, :, None] - weights[:, None]) ** 2).sum(-1)
-    wanted = torch.softmax(-0.5 * distance, dim=-1)
+    # Eq. 16 as printed has no factor; `exact` and `reference` follow the released code.
+    scale = 1.0 if text == ADAM else 0.5
+    wanted = torch.softmax(-scale * distance, dim=-1)
     found = torch.softmax(method.score_batch(batch, prepared), dim=-1)
     assert torch.allclose(found, wanted, atol=1e-6)
 
@@ -880,16 +884,36 @@ def test_no_neighbours_means_no_anchors() -> None:
     assert torch.equal(labels, batch.support_labels)
 
 
-def test_no_anchors_means_the_completed_supports() -> None:
-    method = ugda("ugda:n_anchors=0")
+@pytest.mark.parametrize("text", ["ugda:n_anchors=0", "ugda:n_neighbors=0"])
+def test_without_anchors_the_original_embeddings_are_classified(text: str) -> None:
+    """As the paper says of its Fig. 7: what Proto does, whatever the base classes are."""
+    method, proto = ugda(text), create("proto", dtype="float64")
     batch, prepared = easy_batch(method)
-    anchors, labels, queries = method.dense_anchoring(batch, prepared.state)
-    assert torch.equal(labels, batch.support_labels)
-    around = estimate_distribution(batch.support, batch.support_mask, prepared.state, 1)
-    supports = torch.cat(interpolate(batch.support, batch.support_mask, around), dim=-1)
-    around = estimate_distribution(batch.query, batch.query_mask, prepared.state, 1)
-    placed = torch.cat(interpolate(batch.query, batch.query_mask, around), dim=-1)
-    assert_isometric(supports, placed, anchors, queries)
+    wanted = proto.score_batch(
+        batch, proto.prepare_base(synthetic_data()[0], TaskSpec(way=3, shot=2, queries=5))
+    )
+    found = method.score_batch(batch, prepared)
+    scale = method.settings()["logit_scale"]
+    assert torch.allclose(torch.softmax(found, -1), torch.softmax(scale * wanted, -1))
+    assert torch.equal(found.argmax(-1), wanted.argmax(-1))
+
+
+def test_a_head_may_get_rectified_anchors() -> None:
+    """The mean of the shifted anchors of a class is its rectified centre, Eq. 24 [eq:35]."""
+    method = ugda(SMALL)
+    batch, prepared = easy_batch(method)
+    latent = method.embed(batch, prepared.state)
+    moved = method.rectify_anchors(latent)
+    trace = method.trace(batch, prepared.state)
+    assert torch.allclose(class_means(moved.support[0], moved.one_hot()), trace.rectified)
+    assert torch.equal(moved.query[0], latent.query[0])
+    # Nearest means of rectified anchors are UGDA itself.
+    both = Combined(UGDA(n_anchors=10), head=Proto(), rectified=True, dtype="float64")
+    state = both.prepare_base(synthetic_data()[0], TaskSpec(way=3, shot=2, queries=5))
+    assert torch.equal(both.score_batch(batch, state).argmax(-1),
+                       method.score_batch(batch, prepared).argmax(-1))  # fmt: skip
+    with pytest.raises(FewviewError, match="cannot be the source of a combination"):
+        Combined(Proto(), head=Proto(), rectified=True).validate()
 
 
 def test_embedding() -> None:
@@ -945,7 +969,8 @@ def test_trace(solver: str) -> None:
     else:
         assert not torch.equal(trace.anchors[11], trace.final_anchors)
     # Tracing looks, and changes nothing.
-    wanted = relation_logits(trace.final_queries, trace.rectified, 0.5)
+    scale = 1.0 if solver == "adam" else 0.5
+    wanted = relation_logits(trace.final_queries, trace.rectified, scale)
     assert torch.equal(method.score_batch(batch, prepared), wanted)
 
 
@@ -1113,14 +1138,15 @@ def test_key_has_the_resolved_settings() -> None:
     assert {
         "solver=reference", "mean_rule=code", "train_nets=last", "share_evaluator=batch",
         "reinit_first=True", "shared_adam=True", "rectifier=adam", "rectify_steps=1000",
-        "latent_dim=512", "rectify=cross_entropy+entropy",
+        "latent_dim=512", "rectify=cross_entropy+entropy", "ridge=0.001", "logit_scale=0.5",
     } <= parts  # fmt: skip
+    assert {"ridge=0.0", "logit_scale=1.0"} <= set(create("ugda:solver=adam").key().split(","))
     parts = set(create("ugda:rectify=none").key().split(","))
     assert {
-        "solver=exact", "mean_rule=paper", "rectifier=fast", "rectify_steps=30",
-        "latent_dim=None", "rectify=none",
+        "solver=exact", "mean_rule=paper", "rectifier=fast", "rectify_steps=60",
+        "latent_dim=None", "rectify=none", "ridge=0.001", "logit_scale=0.5",
     } <= parts  # fmt: skip
-    written_out = "ugda:mean_rule=paper:rectifier=fast:rectify_steps=30:train_nets=all"
+    written_out = "ugda:mean_rule=paper:rectifier=fast:rectify_steps=60:train_nets=all"
     assert create(written_out).key() == create("ugda").key()
     assert create("ugda:solver=adam").key() != create("ugda").key()
 

@@ -74,6 +74,7 @@ from fewview.paper._studies import (
     IMBALANCES,
     NAMES,
     NEIGHBOURS,
+    QUICK_TRAINED,
     SHOTS,
     SMALL_SETS,
     Part,
@@ -270,7 +271,20 @@ def test_method_settings_follow_the_authors_scripts() -> None:
     assert typed("UGDA", "caltech102") == "ugda"
     assert typed("CPM", "orl", "paper") == "cpm:preset=paper:script=orl"
     assert typed("ICMSC", "orl", "paper") == "icmsc:preset=paper"
-    assert typed("CPM", "orl") == "cpm"
+    assert typed("CPM", "scene15") == "cpm:preset=paper"
+    assert typed("CPM", "orl", "fast") == "cpm"
+
+
+def test_rows_of_networks_have_the_published_sizes_unless_it_must_be_quick() -> None:
+    sizes = {
+        (quick, preset): Wish(quick=quick, preset=preset).sizes
+        for quick in (False, True)
+        for preset in (None, "fast", "paper")
+    }
+    assert sizes == {
+        (False, None): "paper", (False, "fast"): "fast", (False, "paper"): "paper",
+        (True, None): "fast", (True, "fast"): "fast", (True, "paper"): "paper",
+    }  # fmt: skip
 
 
 # ------------------------------------------------------------------ animal
@@ -301,6 +315,18 @@ def test_animal_runs_where_its_file_is(small_animal: Path) -> None:
     assert ours["UGDA"]["paper"] == 89.86
     assert ours["TIM"]["ours"] == "not available"
     assert "Table 6 [tab:5]" in made.title
+
+
+def test_a_quick_table_says_that_networks_are_small(
+    small_animal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(QUICK_TRAINED, "animal", (1, 1))
+    wish = Wish(quick=True, data_dir=str(small_animal), only=("cpm",))
+    made = make_table("animal", wish, Desk(store=str(small_animal / "a.sqlite")), "x")
+    assert any("train networks: smaller than published" in note for note in made.notes)
+    wish = Wish(data_dir=str(small_animal), only=("cpm",))
+    (part,) = parts_of("animal", wish)
+    assert part.grid.methods == ("cpm:preset=paper:script=animal",)
 
 
 def test_animal_says_how_to_get_it_where_it_is_not(tmp_path: Path) -> None:
@@ -407,7 +433,8 @@ def test_full_protocol_of_a_table(data_dir: Path) -> None:
     assert plain.etas == (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
     for part in parts[1:]:
         assert (part.grid.splits, part.grid.episodes) == (3, 20)
-        assert set(part.grid.methods) <= {"cpm", "cpm-gan", "icmsc", "completer"}
+        names = ("cpm", "cpm-gan", "icmsc", "completer")
+        assert set(part.grid.methods) == {f"{name}:preset=paper" for name in names}
 
 
 def test_base_classes_of_figure5_are_nested_and_never_novel(data_dir: Path) -> None:

@@ -27,7 +27,7 @@ from fewview.ground._errors import FewviewError
 from fewview.ground._memory import LRUCache, cached
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
-from fewview.numerics._padding import PADDINGS, pad
+from fewview.numerics._padding import KEEPING, PADDINGS, pad
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
 from fewview.samples._scaling import SCALINGS, ViewScaling, fit_scaling
@@ -55,6 +55,8 @@ class Contract(Parameters, ABC):
     tags: ClassVar[Tags] = Tags()
     # What `scaling` may be.
     scalings: ClassVar[tuple[str, ...]] = SCALINGS
+    # What `padding` may be; with one of `KEEPING`, gaps stay gaps.
+    paddings: ClassVar[tuple[str, ...]] = PADDINGS
     # Settings that `--tune` may choose from on base classes: parameter -> values.
     tune_grid: ClassVar[dict[str, tuple[Any, ...]]] = {}
     # What `--scaling paper` and `--padding paper` mean for this method.
@@ -79,7 +81,13 @@ class Contract(Parameters, ABC):
         """Check hyper-parameters; called before any work. Subclasses add their own checks."""
         self.check_types()
         choose("scaling", self.scaling, self.scalings)
-        choose("padding", self.padding, PADDINGS)
+        if self.padding in KEEPING and self.padding not in self.paddings:
+            raise FewviewError(
+                f"padding is {self.padding!r}, which leaves gaps, and {type(self).__name__} has no "
+                f"such setting; use one of {', '.join(self.paddings)}, or a method that has it "
+                "(cpm, cpm-gan, icmsc, completer)"
+            )
+        choose("padding", self.padding, self.paddings)
         choose("dtype", self.dtype, tuple(DTYPES))
         if not self.max_memory > 0:
             raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
@@ -159,6 +167,10 @@ class Contract(Parameters, ABC):
         """Reasons for one scaled task; by default, every view is left out in turn."""
         return explain_by_leaving_out(batch, lambda part: self.score_batch(part, prepared))
 
+    def renew_parameters(self, parameters: dict[str, Any], version: int) -> dict[str, Any]:
+        """Parameters that a file has of an earlier version of the method, as they are given now."""
+        return parameters
+
     def spell_parameter(self, name: str) -> str:
         """Turn a parameter as written on the command line into the one `set_params` knows."""
         return name
@@ -178,6 +190,18 @@ class Contract(Parameters, ABC):
         scaled = scaling.transform(rows, self.dtype)
         state = self.prepare_alone(scaled, task, self.random_state)
         return Prepared(scaling, None, state.to(self.torch_device, self.torch_dtype), rows[:0])
+
+    def prepare_for(self, base: MultiViewData, novel: MultiViewData, task: TaskSpec) -> Prepared:
+        """What an evaluation lets a method learn before it is given tasks of the novel samples.
+
+        That is the base set, and for a method that says so the novel samples without their labels.
+        """
+        if not self.tags.learns_novel:
+            return self.prepare_base(base, task)
+        self.validate()
+        start = perf_counter()
+        prepared = self.prepare_rows(novel.with_labels(None), task)
+        return replace(prepared, seconds=perf_counter() - start)
 
     def scaled(self, data: MultiViewData, prepared: Prepared, what: str = "data") -> ViewTensors:
         """Data (`what` in messages) in the base set's order of views, scaled, on the device."""

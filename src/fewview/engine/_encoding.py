@@ -333,7 +333,7 @@ def read_method(document: Document) -> Contract:
     strange = set(parameters) - set(method.get_params(deep=False))
     if strange:
         raise FewviewError(f"{document['name']} has no parameter {sorted(strange)[0]!r} here")
-    method.set_params(**parameters)
+    method.set_params(**method.renew_parameters(parameters, document["version"]))
     method.validate()
     return method
 

@@ -31,6 +31,8 @@ class Tags:
         trained: trains neural networks; left out of `all`.
         prepare_depends_on: fields of the task that `prepare` looks at.
         iterative: stops by a numerical criterion; float32 runs may differ in a few predictions.
+        learns_novel: learns beforehand from samples of the novel classes without their labels,
+            those of other tasks and the queries to come among them; base classes are not used.
     """
 
     transductive: bool = False
@@ -41,6 +43,7 @@ class Tags:
     trained: bool = False
     iterative: bool = False
     prepare_depends_on: tuple[str, ...] = ()
+    learns_novel: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,19 @@ from torch import Tensor
 from fewview.engine._contract import latent_batch
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, follow_preset
-from fewview.engine._state import State, Tags
+from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, squared_distances
-from fewview.numerics._networks import masked_base
+from fewview.numerics._networks import all_samples, masked_base
+from fewview.numerics._padding import KEEPING, PADDINGS, fill
 from fewview.samples._data import MultiViewData
 
 METRICS = ("euclidean", "cosine", "inner")
 PRESETS = ("fast", "paper")
 TRAIN_ON = ("episode", "base")
+# Until this version of the four methods, gaps stayed gaps whatever `padding` said.
+FIRST_FILLED = 3
 
 
 def prototype_scores(latent: EpisodeBatch, metric: str, temperature: float = 10.0) -> Tensor:
@@ -57,12 +60,22 @@ class TrainedMethod(Method):
         metric: how the head compares a query with a prototype, one of `METRICS`.
         train_on: what the networks are trained on: `"episode"` (the task's own supports and
             queries) or `"base"` (base classes, with views missing as in the task).
+        padding: `"none"` leaves gaps to the method; `"class"` fills those of supports that another
+            support of the class can fill; any other rule fills all gaps, of base samples too, and
+            what was filled counts as observed, in training and after. The paper says that it did
+            so for all methods that it compares with (`"episode"`).
     """
 
+    padding: str = "none"
     preset: str = "fast"
     metric: str = "euclidean"
     train_on: str = "episode"
 
+    version: ClassVar[int] = FIRST_FILLED
+    paddings: ClassVar[tuple[str, ...]] = (*KEEPING, *PADDINGS)
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
+    # What `train_on` may be.
+    places: ClassVar[tuple[str, ...]] = TRAIN_ON
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {}
     # Settings that zero switches off.
     may_be_zero: ClassVar[tuple[str, ...]] = ("view_width",)
@@ -70,14 +83,15 @@ class TrainedMethod(Method):
     @property
     def tags(self) -> Tags:  # type: ignore[override]
         """Tags that follow from where the networks are trained."""
-        base = self.train_on == "base"
+        episode = self.train_on == "episode"
         return Tags(
-            transductive=not base,
-            needs_base=base,
-            handles_missing=True,
+            transductive=episode,
+            needs_base=self.train_on == "base",
+            handles_missing=self.padding in KEEPING,
             deterministic=False,
             trained=True,
-            prepare_depends_on=("missing",) if base else (),
+            prepare_depends_on=() if episode else ("missing",),
+            learns_novel=self.train_on == "unlabelled",
         )
 
     def validate(self) -> None:
@@ -85,7 +99,7 @@ class TrainedMethod(Method):
         super().validate()
         choose("preset", self.preset, PRESETS)
         choose("metric", self.metric, METRICS)
-        choose("train_on", self.train_on, TRAIN_ON)
+        choose("train_on", self.train_on, self.places)
         settings = self.settings()
         check_numbers(
             settings,
@@ -106,14 +120,50 @@ class TrainedMethod(Method):
         most = self.settings()["view_width"] or max(dims)
         return sum(min(most, size) for size in dims)
 
+    def renew_parameters(self, parameters: dict[str, Any], version: int) -> dict[str, Any]:
+        """Gaps stayed gaps whatever `padding` said."""
+        if version >= FIRST_FILLED:
+            return parameters
+        return parameters | {"padding": type(self).padding}
+
+    def padded(self, batch: EpisodeBatch, prepared: Prepared) -> EpisodeBatch:
+        """Fill missing views by the rule; what is filled counts as observed."""
+        return fill(batch, self.padding, prepared.base_means)
+
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
-        """With `train_on="base"`, train the networks on base classes."""
-        if self.train_on != "base":
+        """Unless they are trained in the task, train the networks on these samples."""
+        if self.train_on == "episode":
             return State()
-        views, mask = self.base_samples(base, task, seed)
+        views, mask = self._filled(base, *self.base_samples(base, task, seed))
         with torch.enable_grad():
             seeds = torch.tensor([seed], device=self.torch_device)
             return self.train_on_base(base, views, mask, seeds)
+
+    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> State:
+        """With `train_on="unlabelled"`, train the networks on all samples there are."""
+        return self.prepare(rows, task, seed) if self.train_on == "unlabelled" else State()
+
+    def _filled(
+        self, base: MultiViewData, views: list[Tensor], mask: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """Fill gaps of base samples like those of supports, or of queries without labels."""
+        known = base.labels is not None and bool((base.codes >= 0).all())
+        n = len(base) if known else 0
+        batch = fill(
+            EpisodeBatch(
+                support=tuple(view[:, :n] for view in views),
+                query=tuple(view[:, n:] for view in views),
+                support_mask=mask[:, :n],
+                query_mask=mask[:, n:],
+                support_labels=torch.as_tensor(base.codes[None, :n], device=mask.device),
+                query_labels=None,
+                seeds=torch.zeros(1, dtype=torch.int64, device=mask.device),
+                way=max(1, len(base.classes)),
+                view_names=base.view_names,
+            ),
+            self.padding,
+        )
+        return all_samples(batch)
 
     def base_samples(
         self, base: MultiViewData, task: TaskSpec, seed: int

@@ -126,8 +126,13 @@ def _score(
     method: Method, setting: Setting, split: ClassSplit, task: TaskSpec, episodes: Episodes
 ) -> OpenSetMetrics:
     way, n_support = task.way // 2, task.way // 2 * max(task.shots)
-    base = rows_of(setting.base.data, class_names(setting.base.data, setting.base_classes(split)))
-    prepared = method.prepare_base(base, replace(task, way=way))
+    base, novel = (
+        rows_of(data, class_names(data, classes))
+        for data, classes in (
+            (setting.base.data, setting.base_classes(split)), (setting.source.data, split.novel)
+        )
+    )  # fmt: skip
+    prepared = method.prepare_for(base, novel, replace(task, way=way))
     scores, fits = [], []
     for _, tasks in method.batches(setting.source.data, episodes, prepared):
         batch = _known_half(tasks, way, n_support)

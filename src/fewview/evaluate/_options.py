@@ -20,7 +20,7 @@ from fewview.evaluate._runner import Outcome, run
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import check_writable, replacing
-from fewview.numerics._padding import PADDINGS
+from fewview.numerics._padding import KEEPING, PADDINGS
 from fewview.results._store import NO_STORE, default_path
 from fewview.results._summaries import summarise_planned
 from fewview.samples._data import MultiViewData
@@ -67,7 +67,7 @@ def make_grid(
     for name, value, allowed in (
         ("protocol", protocol, PROTOCOLS),
         ("scaling", scaling, (None, "paper", *SCALINGS)),
-        ("padding", padding, (None, "paper", *PADDINGS)),
+        ("padding", padding, (None, "paper", *KEEPING, *PADDINGS)),
         ("dtype", dtype, tuple(DTYPES)),
     ):
         if value not in allowed:

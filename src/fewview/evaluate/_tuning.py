@@ -80,7 +80,7 @@ def choose(
         episodes = sampler.draw(0, EPISODES_PER_FOLD)
         for index, setting in enumerate(settings):
             candidate = clone(method).set_params(**setting)
-            prepared = candidate.prepare_base(division.known, shape)
+            prepared = candidate.prepare_for(division.known, division.unknown, shape)
             scores = candidate.score_episodes(division.unknown, episodes, prepared)
             total[index] += measure(scores.numpy(), episodes.query_labels).accuracy.mean()
     return {

@@ -80,7 +80,7 @@ class Workbench:
         seconds_base, chosen = 0.0, ""
         if cell.tune:
             method, chosen, seconds_base = self._tuned(cell, method, base, task)
-        prepared = method.prepare_base(base, task)
+        prepared = method.prepare_for(base, novel, task)
         sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
         metrics, seconds = score(method, novel, sampler.draw(cell.start, cell.stop), prepared)
         return Result(

@@ -72,8 +72,9 @@ BENCH = {
         "or 'paper' (per method as in the paper). A parameter typed with a method wins."
     ),
     "padding": Option(
-        "How methods that need complete data fill missing views: episode, zero, support, base, or "
-        "'paper'."
+        "How missing views are filled for methods that need it, and for those that can have gaps "
+        "or not (cpm, cpm-gan, icmsc, completer): episode, zero, support, base, or 'paper'. The "
+        "latter also take none and class."
     ),
     "jobs": JOBS,
     "cluster": Option(
@@ -148,7 +149,14 @@ REPRODUCE = {
         "Folder of recorded results. Default: those that come with fewview.", metavar="DIR"
     ),
     "only": Option("These methods alone, separated by commas."),
-    "preset": Option("Of the methods that train networks: fast, or paper (slow).", default="fast"),
+    "solver": Option(
+        "Of UGDA: exact, adam (Algorithm 1 as printed) or reference (the released code).",
+        default="exact",
+    ),
+    "preset": Option(
+        "Of the methods that train networks: paper, the published sizes (slow), or fast. Default: "
+        "paper, and fast with --quick."
+    ),
     "features": Option(
         "Your own features for the one table named, in place of its data set (an .npz with views "
         "and labels; an array 'split' may mark base and novel rows).",

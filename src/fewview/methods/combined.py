@@ -15,7 +15,7 @@ from torch import Tensor
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
+from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.methods.ptmap import PTMAP
@@ -46,6 +46,8 @@ class Combined(Method):
             the centres. None gives every anchor the weight of a support, the literal reading; so
             for RFS, whose regularisation is then 100 times weaker than in one-shot RFS. What the
             authors did is not known.
+        rectified: give `head` the anchors after self-rectification (UGDA's Eq. 23) instead of
+            those of its first phase. The paper says neither; see docs/ugda.md.
 
     Example:
         >>> import fewview
@@ -59,6 +61,7 @@ class Combined(Method):
     source: Any = field(default_factory=UGDA, kw_only=False)
     head: Any = field(default_factory=lambda: PTMAP(power="signed"))
     anchor_weight: float | None = 1.0
+    rectified: bool = False
 
     @property
     def tags(self) -> Tags:  # type: ignore[override]
@@ -86,6 +89,10 @@ class Combined(Method):
                 "does not fill missing views"
             )
         check_numbers(self, positive=("anchor_weight",))
+        if self.rectified and not isinstance(self.source, UGDA):
+            raise FewviewError(
+                f"rectified=true is about UGDA's anchors; {type(self.source).__name__} has none"
+            )
 
     def spell_parameter(self, name: str) -> str:
         """`ugda__n_anchors` is `source__n_anchors`, `ptmap__step` is `head__step`."""
@@ -118,9 +125,15 @@ class Combined(Method):
         """The state of `source`; `head` has none."""
         return CombinedState(self.source.prepare_statistics(statistics, task, seed), State())
 
+    def padded(self, batch: EpisodeBatch, prepared: Prepared) -> EpisodeBatch:
+        """As `source` has it."""
+        return cast(EpisodeBatch, self.source.padded(batch, prepared))
+
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """The space of `source`, anchors weighted for `head`."""
         latent: EpisodeBatch = self.source.embed(batch, cast(CombinedState, state).source)
+        if self.rectified:
+            latent = self.source.rectify_anchors(latent)
         if self.anchor_weight is None:
             return replace(latent, support_weights=None)
         if latent.support_weights is None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from fewview.engine._parameters import choose, gather_options
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
-from fewview.engine._trained import TrainedMethod, with_codes
+from fewview.engine._trained import TRAIN_ON, TrainedMethod, with_codes
 from fewview.episodes._task import TaskSpec
 from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
 from fewview.numerics._networks import all_samples, descend, draw_weights, masked_mean_square, tell
@@ -378,8 +378,11 @@ class COMPLETER(TrainedMethod):
             predictors from epoch 100 on.
         metric: how a query is compared with a prototype; codes are short vectors on a simplex,
             for which `"cosine"` is the safer choice.
-        train_on: `"base"`, one training on base classes; or `"episode"`, on the supports and
-            queries of every task. It is not known which one the paper used.
+        train_on: `"base"`, one training on base classes; `"episode"`, on the supports and queries
+            of every task; or `"unlabelled"`, one training on samples without labels
+            (`fit_unlabelled`), in an evaluation all samples of the novel classes, with gaps of
+            their own: queries and other tasks are seen beforehand, also views that a task hides.
+            It is not known which one the paper used.
         base_missing: how views go missing in base classes: `"task"`, as in the task, which is
             what the fall of the paper's curves with two views at a missing rate of 0.5 speaks
             for; or `"random"`, redrawn in every step at random rates, so that one training
@@ -421,8 +424,8 @@ class COMPLETER(TrainedMethod):
     steps: int | None = None
     alpha: float | None = None
 
-    version: ClassVar[int] = 2
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "minmax"}
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "minmax", "padding": "episode"}
+    places: ClassVar[tuple[str, ...]] = (*TRAIN_ON, "unlabelled")
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
             "width": 128, "code": 32, "epochs": 100, "warm_up": 20, "learning_rate": 1e-3,
@@ -478,7 +481,7 @@ class COMPLETER(TrainedMethod):
     def _train(
         self, x: Tensor, observed: Tensor, widths: list[int], names: Sequence[str], seeds: Tensor
     ) -> Networks:
-        redraw = self.train_on == "base" and self._missing == "random"
+        redraw = self.train_on != "episode" and self._missing == "random"
         how = gather_options(Training, self, self.settings())
         return train(x, observed, widths, names, seeds, how, redraw)
 
@@ -491,7 +494,7 @@ class COMPLETER(TrainedMethod):
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Codes of supports and queries."""
         x, observed, widths = _stacked(*all_samples(batch))
-        if self.train_on == "base":
+        if self.train_on != "episode":
             # Networks for all tasks: their samples in a row, as if of a single task.
             x, observed = (item.transpose(0, 1).flatten(1, 2)[None] for item in (x, observed))
         else:

@@ -29,7 +29,6 @@ from fewview.numerics._networks import (
     xavier,
 )
 from fewview.numerics._optimise import make_adam
-from fewview.numerics._padding import pad
 from fewview.numerics._tensor_draws import streams, uniform
 from fewview.samples._data import MultiViewData
 
@@ -346,10 +345,12 @@ class CPM(TrainedMethod):
 
     Networks and the supports' latent vectors are trained in every task, in turns, on
     reconstruction and a clustering loss; queries then get latent vectors under the fixed
-    networks. A view that a support lacks and another support of its class has is filled with
-    the class mean and counts as observed, as the paper pads; other gaps stay gaps.
+    networks.
 
     Args:
+        padding: by default `"class"`, a view that a support lacks and another support of its class
+            has is filled with the class mean and counts as observed; other gaps stay gaps. See
+            `TrainedMethod` for the others; the paper's rows have `"episode"`.
         preset: `"fast"` has networks of a single layer, latent vectors of 64 and no dropout, with
             the epochs and rates of the published row of Handwritten; `"paper"` is the published
             row `script`.
@@ -382,6 +383,7 @@ class CPM(TrainedMethod):
         (3,)
     """
 
+    padding: str = "class"
     metric: str = "inner"
     script: str = "handwritten"
     one_shot: str = "clamp"
@@ -437,7 +439,6 @@ class CPM(TrainedMethod):
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Latent vectors of supports and queries."""
         how, ns = gather_options(Training, self, self.settings()), batch.n_support
-        batch = with_class_means(batch)
         whole, mask = all_samples(batch)
         with torch.enable_grad():
             if self.train_on == "base":
@@ -462,7 +463,8 @@ class CPMGAN(CPM):
 
     There is no code by its authors; this is CPM with non-saturating adversarial losses, means
     instead of sums. Real views are the observed ones of supports and queries, made ones those
-    of supports that lack the view. Without missing views it is CPM, number for number.
+    of supports that lack the view. Without missing views, and where `padding` fills all of
+    them, there is nothing to judge: it is CPM, number for number.
 
     Args:
         adversarial_weight: of the loss of deceiving the discriminators; 0.1 for `"paper"`, 0.01
@@ -499,13 +501,3 @@ class CPMGAN(CPM):
         width, weight = max(2, settings["discriminator_hidden"]), settings["adversarial_weight"]
         hidden = (width, width // 2)
         return Discriminators.start(real, seeds, hidden, weight, self.discriminator_rate)
-
-
-def with_class_means(batch: EpisodeBatch) -> EpisodeBatch:
-    """Fill gaps of supports where others of their class have the view, and call them observed."""
-    if bool(batch.support_mask.all()):
-        return batch
-    seen = batch.one_hot().mT @ batch.support_mask.to(batch.dtype)  # [T, way, V]
-    known = (seen > 0).gather(1, batch.support_labels[..., None].expand(-1, -1, batch.n_views))
-    filled = pad(batch, "zero")
-    return replace(batch, support=filled.support, support_mask=known)

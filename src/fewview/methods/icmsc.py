@@ -286,7 +286,6 @@ class ICMSC(TrainedMethod):
     subspace_rate: float | None = None
     view_width: int | None = None
 
-    version: ClassVar[int] = 2
     preset_settings: ClassVar[dict[str, dict[str, Any]]] = {
         "fast": {
             "width": 128, "epochs": (25, 75), "learning_rate": 3e-3, "subspace_rate": 2e-4,

@@ -154,7 +154,8 @@ def masked_base(
 ) -> tuple[list[Tensor], Tensor]:
     """The base set with views missing as in the task: views [1, n, width], mask [1, n, V]."""
     states = combine(np.array([seed], dtype=np.uint64), stream_key("masked base"))
-    labels, present = base.codes[None], base.mask[None]
+    # Samples without labels are of one class.
+    labels, present = np.maximum(base.codes, 0)[None], base.mask[None]
     drawn = task.missing.draw(
         states, len(base), base.n_views, task.eta, labels=labels, present=present
     )

@@ -1,4 +1,4 @@
-"""Filling missing views before a method that cannot handle them.
+"""Filling missing views before a method that cannot handle them, or is not to.
 
 The paper pads a missing view with the mean of the same view over available samples of the same
 label, "as much as possible". With one shot there is no such sample, and what matters is the
@@ -18,6 +18,8 @@ from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means
 
 PADDINGS = ("episode", "zero", "support", "base")
+# For methods that handle gaps: all of them stay, or those that no support of the class can fill.
+KEEPING = ("none", "class")
 
 
 def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = None) -> EpisodeBatch:
@@ -53,6 +55,23 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
         supports.append(torch.where(batch.support_mask[..., view, None], x_s, own))
         queries.append(torch.where(batch.query_mask[..., view, None], x_q, fallback[:, None]))
     return replace(batch, support=tuple(supports), query=tuple(queries))
+
+
+def fill(
+    batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = None
+) -> EpisodeBatch:
+    """Fill missing views and call what was filled observed; `rule` may be one of `KEEPING` too."""
+    supports, queries = batch.support_mask, batch.query_mask
+    if rule == "none" or (bool(supports.all()) and (rule == "class" or bool(queries.all()))):
+        return batch
+    if rule != "class":
+        whole = pad(batch, rule, base_means)
+        seen = torch.ones_like(supports), torch.ones_like(queries)
+        return replace(whole, support_mask=seen[0], query_mask=seen[1])
+    counts = batch.one_hot().mT @ supports.to(batch.dtype)  # [T, way, V]
+    known = (counts > 0).gather(1, batch.support_labels[..., None].expand(-1, -1, batch.n_views))
+    # What is filled with zeros here stays a gap.
+    return replace(batch, support=pad(batch, "zero").support, support_mask=known)
 
 
 def _fallback(

@@ -140,7 +140,8 @@ def _remarks(
         broken = Counter((c.method, why) for item in gathered for c, why in item.failures)
         out += [f"{count} cells of {m} failed: {why}" for (m, why), count in broken.items()]
     if computed & {*TRAINED}:
-        out.append(f"{', '.join(TRAINED)} train networks; preset {wish.preset}")
+        sizes = {"paper": "published sizes", "fast": "smaller than published; see --preset paper"}
+        out.append(f"{', '.join(TRAINED)} train networks: {sizes[wish.sizes]}")
     if any(row["ours"] == UNREACHABLE for row in rows):
         out.append(
             "unreachable: every sample keeps at least one view, so with two views the largest "

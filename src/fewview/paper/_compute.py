@@ -80,7 +80,7 @@ class Desk:
 
 def as_typed(options: Mapping[str, Any], progress: Progress) -> tuple[Wish, Desk]:
     """What is wanted and who computes it, from the options of a command line."""
-    if options["preset"] not in ("fast", "paper"):
+    if options["preset"] not in (None, "fast", "paper"):
         raise FewviewError(f"--preset {options['preset']}: use fast or paper")
     wish = Wish(
         quick=options["quick"],
@@ -89,6 +89,7 @@ def as_typed(options: Mapping[str, Any], progress: Progress) -> tuple[Wish, Desk
         features=options.get("features"),
         base_features=options.get("base_features"),
         preset=options["preset"],
+        solver=options["solver"],
         only=tuple(part.strip() for part in (options["only"] or "").split(",") if part),
     )
     desk = Desk(

@@ -40,7 +40,7 @@ class Stage:
     def prepare(self, text: str) -> tuple[Method, Prepared, EpisodeBatch]:
         """Make a method as typed, let it learn from the base classes, and gather its tasks."""
         method = make_method(text, self.grid)
-        prepared = method.prepare_base(self.base, self.task)
+        prepared = method.prepare_for(self.base, self.novel, self.task)
         batch = method.scaled(self.novel, prepared).gather(self.episodes)
         return method, prepared, batch
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fewview.evaluate._grid import Grid
 from fewview.evaluate._sources import find_source
 from fewview.ground._draws import combine, raw, smallest, stream_key
 from fewview.ground._errors import FewviewError
+from fewview.methods.ugda._ugda import PRESETS
 from fewview.paper._printed import ABLATION, METHODS, TABLES, TRAINED
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
@@ -75,9 +76,15 @@ class Wish:
     features: str | None = None  # a user's own file in place of the data set of the one table
     base_features: str | None = None  # and of its base classes
     only: tuple[str, ...] = ()  # registered names of methods; empty for all
-    preset: str = "fast"  # of the methods that train networks, or "paper"
+    # Of the methods that train networks: "paper" (the published sizes), "fast", or None for the
+    # first of these and with `quick` the second.
+    preset: str | None = None
+    # Of UGDA, alone and in combinations, wherever a study does not name one itself.
+    solver: str = "exact"
 
     def __post_init__(self) -> None:
+        if self.solver not in PRESETS:
+            raise FewviewError(f"--solver {self.solver}: use {', '.join(PRESETS)}")
         known = method_names()
         for name in self.only:
             if name not in known:
@@ -85,6 +92,11 @@ class Wish:
                     f"--only {name}: no registered method is called so (settings after a colon are "
                     f"those of the table and are not given here); use {', '.join(known)}"
                 )
+
+    @property
+    def sizes(self) -> str:
+        """The preset of the methods that train networks."""
+        return self.preset or ("fast" if self.quick else "paper")
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,12 @@ def parts_of(name: str, wish: Wish) -> list[Part]:
     known = [method for method in method_names() if not wish.only or method in wish.only]
     out = []
     for part in _MAKERS[name](wish) if name in _MAKERS else table_parts(name, wish):
-        methods = {k: v for k, v in part.methods.items() if v.partition(":")[0] in known}
+        dataset = cast(str, part.grid.datasets[0])
+        methods = {
+            label: solved_by(wish.solver, text, dataset)
+            for label, text in part.methods.items()
+            if text.partition(":")[0] in known
+        }
         if methods:
             grid = replace(part.grid, methods=tuple(methods.values()))
             out.append(replace(part, grid=grid, methods=methods))
@@ -162,8 +179,11 @@ def parts_of(name: str, wish: Wish) -> list[Part]:
 # ---------------------------------------------------------------------- tables
 
 
-def typed(method: str, dataset: str, preset: str = "fast") -> str:
-    """Write a method of the paper's tables with the authors' settings for a data set."""
+def typed(method: str, dataset: str, preset: str = "paper") -> str:
+    """Write a method of the paper's tables with the authors' settings for a data set.
+
+    Methods that train networks have the published sizes, or those of another preset.
+    """
     name = METHODS[method]
     if method in TRAINED:
         if preset == "fast":  # their own default
@@ -174,6 +194,20 @@ def typed(method: str, dataset: str, preset: str = "fast") -> str:
     if "ugda" not in name or anchors in (None, 100):
         return name
     return f"{name}:{'' if name == 'ugda' else 'ugda__'}n_anchors={anchors}"
+
+
+def solved_by(solver: str, text: str, dataset: str) -> str:
+    """Write a method with a solver of UGDA, in the authors' sizes for a data set."""
+    name, _, settings = text.partition(":")
+    if "ugda" not in name or "solver=" in settings or solver == "exact":
+        return text
+    spec = get_spec(dataset) if dataset in dataset_names() else None
+    more = {"solver": solver}
+    for size in ("latent_dim", "learning_rate", "tasks_per_batch"):
+        if value := getattr(spec, size, None):
+            more[size] = value
+    part = "" if name == "ugda" else "ugda__"
+    return ":".join([text, *(f"{part}{word}={value}" for word, value in more.items())])
 
 
 def data_of(name: str, wish: Wish) -> str:
@@ -232,7 +266,7 @@ def table_parts(
     plain = [method for method in METHODS if method not in TRAINED]
     return [
         _part("table", wish, dataset, quick[name] if wish.quick else full, (name,),
-              {method: typed(method, dataset, wish.preset) for method in some}, rates, **shape)
+              {method: typed(method, dataset, wish.sizes) for method in some}, rates, **shape)
         for some, full, quick in ((plain, FULL, QUICK), (TRAINED, FULL_TRAINED, QUICK_TRAINED))
     ]  # fmt: skip
 

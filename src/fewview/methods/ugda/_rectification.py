@@ -19,6 +19,7 @@ from fewview.numerics._optimise import FunctionAndGradient, minimise_adam, minim
 from fewview.numerics._tensor_draws import normal, streams
 
 TERMS = ("cross_entropy", "entropy")
+GRADIENT = 1e-6  # the largest entry at which a search ends
 
 
 def relation_logits(points: Tensor, centres: Tensor, logit_scale: float) -> Tensor:
@@ -193,8 +194,10 @@ def fit_classifier(
 
 
 def _descend(function: FunctionAndGradient, start: Tensor, enough: float, max_iter: int) -> Tensor:
+    # Gradients say nothing of how far there is to go: where latent distances are long, all scores
+    # are near 0 or 1 and every gradient is small from the start.
     return minimise_lbfgs(
-        function, start, max_iter=max_iter, max_search=10, tol=1e-3, enough=enough
+        function, start, max_iter=max_iter, max_search=10, tol=GRADIENT, enough=enough
     )
 
 

@@ -50,12 +50,14 @@ RELEASED = {
     "mean_rule": "code", "share_evaluator": "batch", "train_nets": "last", "reinit_first": True,
     "shared_adam": True,
 }  # fmt: skip
+# What the released code adds to the printed Eq. 9 (no ridge) and Eq. 15 (a scale of 1).
+ADDED = {"ridge": 1e-3, "logit_scale": 0.5}
 PRESETS: dict[str, dict[str, Any]] = {
-    "exact": {**PRINTED, "rectifier": "fast", "latent_dim": None},
-    "adam": {**PRINTED, "rectifier": "adam", "latent_dim": 512},
-    "reference": {**RELEASED, "rectifier": "adam", "latent_dim": 512},
+    "exact": {**PRINTED, **ADDED, "rectifier": "fast", "latent_dim": None},
+    "adam": {**PRINTED, "ridge": 0.0, "logit_scale": 1.0, "rectifier": "adam", "latent_dim": 512},
+    "reference": {**RELEASED, **ADDED, "rectifier": "adam", "latent_dim": 512},
 }
-STEPS = {"fast": 30, "adam": 1000}
+STEPS = {"fast": 60, "adam": 1000}
 # Options that say how the evaluator is trained.
 EVALUATOR_ONLY = ("share_evaluator", "train_nets", "reinit_first", "shared_adam")
 
@@ -98,21 +100,24 @@ class UGDA(Method):
     have no labels); without those too, anchors lie on the supports and gaps are padded.
 
     Args:
-        n_neighbors: k, base classes retrieved per available view; 0 leaves out the distributions
-            and works on the padded views, as in Fig. 7.
-        n_anchors: N_F, anchors per support and view; 0 uses the supports themselves.
-        ridge: variance added to every feature's Gaussian (1e-3 in the released code).
+        n_neighbors: k, base classes retrieved per available view.
+        n_anchors: N_F, anchors per support and view. Where this or k is 0 there are no anchors,
+            and the original embeddings (padded views side by side) are classified by the nearest
+            class mean, as in Fig. 7.
+        ridge: variance added to every feature's Gaussian. None follows the solver: none under
+            `adam`, as printed, and 1e-3 under `exact` and `reference`, as in the released code.
         solver: of the aggregation: `"exact"`, `"adam"` (Algorithm 1 as printed) or `"reference"`
             (the authors' released code with its differences from the paper).
         latent_dim: width L; None is full width for `exact` and 512 for the others.
         rectify: terms of ADSR that are on: `cross_entropy`, `entropy`, both, or none.
-        logit_scale: 0.5 for softmax(-d^2/2) as in the released code, 1 as printed.
+        logit_scale: 1 for softmax(-d^2) as printed, 0.5 for softmax(-d^2/2) as in the released
+            code. None follows the solver as `ridge` does.
         rectifier: `"fast"` (L-BFGS with a stated stopping rule) or `"adam"`; None is `fast` for
             the solver `exact` and `adam` for the others.
 
         rectify_tolerance: of `fast`, which stops a task when its objective is this close to its
             infimum.
-        rectify_steps: most iterations of `fast` (None is 30), or steps of Adam (None is 1000).
+        rectify_steps: most iterations of `fast` (None is 60), or steps of Adam (None is 1000).
         rectify_rate: learning rate of ADSR under Adam.
 
         n_iter: outer iterations of the aggregation (`iter`); this and all that follows, but for
@@ -148,14 +153,14 @@ class UGDA(Method):
 
     n_neighbors: int = 1
     n_anchors: int = 100
-    ridge: float = 1e-3
+    ridge: float | None = None
     solver: str = "exact"
     latent_dim: int | None = None
     rectify: tuple[str, ...] = TERMS
-    logit_scale: float = 0.5
+    logit_scale: float | None = None
     rectifier: str | None = None
     # of the rectifier
-    rectify_tolerance: float = 0.05
+    rectify_tolerance: float = 1e-3
     rectify_steps: int | None = None
     rectify_rate: float = 1e-2
     # of the solvers that train an evaluator
@@ -172,7 +177,7 @@ class UGDA(Method):
     reinit_first: bool | None = None
     shared_adam: bool | None = None
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     tags: ClassVar[Tags] = Tags(
         transductive=True,
         handles_missing=True,
@@ -195,7 +200,7 @@ class UGDA(Method):
         choose("rectifier", settings["rectifier"], STEPS)
         choose("share_evaluator", settings["share_evaluator"], ("task", "batch"))
         choose("train_nets", settings["train_nets"], ("all", "last"))
-        if self.ridge < 0:
+        if settings["ridge"] < 0:
             raise FewviewError(f"ridge is {self.ridge}; a variance cannot be negative")
         check_numbers(
             self,
@@ -214,6 +219,11 @@ class UGDA(Method):
                     f"{idle[0]} is about the evaluator, which solver='exact' does not train; "
                     "choose solver=adam or solver=reference with it"
                 )
+
+    @property
+    def has_anchors(self) -> bool:
+        """Whether there are any; the paper classifies the original embeddings otherwise."""
+        return self.n_neighbors > 0 and self.n_anchors > 0
 
     def settings(self) -> dict[str, Any]:
         """Parameters that follow the solver where they are None, resolved."""
@@ -238,14 +248,15 @@ class UGDA(Method):
         """Stack the statistics of base classes."""
         state = stack_statistics(statistics)
         view_names = list(statistics.view_dims)
+        ridge = self.settings()["ridge"]
         drowned = [
             repr(view)
             for view, variance in zip(view_names, state.variances(), strict=True)
-            if self.n_neighbors and self.n_anchors and 0 < variance < 1e-3 * self.ridge
+            if self.has_anchors and 0 < variance < 1e-3 * ridge
         ]
         if drowned:
             warnings.warn(
-                f"the ridge {self.ridge:g} is more than 1000 times the variance of view "
+                f"the ridge {ridge:g} is more than 1000 times the variance of view "
                 f"{shorten(drowned)}, whose anchors are then noise; scale the views or lower ridge",
                 FewviewWarning,
                 stacklevel=5,
@@ -268,27 +279,22 @@ class UGDA(Method):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Phase one (DGAI): latent anchors [T, M, L], their labels [T, M], queries [T, N_Q, L]."""
         settings = self.settings()
-        supports, queries, per_support = batch.support, batch.query, 1
-        if self.n_neighbors == 0 or not bool(state.available.any(0).all()):
+        if not self.has_anchors or not bool(state.available.any(0).all()):
             # A view that no base class has gets no distribution: gaps are padded.
             means = tuple(_overall_mean(state, v) for v in range(batch.n_views))
             batch = pad(batch, self.padding, means)
-            supports, queries = batch.support, batch.query
-        if self.n_neighbors > 0:
-            how = (state, self.n_neighbors, settings["mean_rule"])
-            around_s = estimate_distribution(batch.support, batch.support_mask, *how)
-            around_q = estimate_distribution(batch.query, batch.query_mask, *how)
-            queries = interpolate(queries, batch.query_mask, around_q)
-            if self.n_anchors == 0:
-                supports = interpolate(supports, batch.support_mask, around_s)
-            else:
-                supports = sample_anchors(around_s, state, batch.seeds, self.n_anchors, self.ridge)
-                per_support = self.n_anchors
-        labels = batch.support_labels.repeat_interleave(per_support, dim=1)
-        anchors, placed = torch.cat(supports, dim=-1), torch.cat(queries, dim=-1)
+        if not self.has_anchors:
+            return torch.cat(batch.support, -1), batch.support_labels, torch.cat(batch.query, -1)
+        how = (state, self.n_neighbors, settings["mean_rule"])
+        around_s = estimate_distribution(batch.support, batch.support_mask, *how)
+        around_q = estimate_distribution(batch.query, batch.query_mask, *how)
+        ridge = settings["ridge"]
+        sampled = sample_anchors(around_s, state, batch.seeds, self.n_anchors, ridge)
+        labels = batch.support_labels.repeat_interleave(self.n_anchors, dim=1)
+        anchors = torch.cat(sampled, dim=-1)
+        placed = torch.cat(interpolate(batch.query, batch.query_mask, around_q), dim=-1)
         if self.solver == "exact":
-            noisy = self.n_neighbors > 0 and self.n_anchors > 0 and self.ridge > 0
-            latent = aggregate_exactly(anchors, placed, settings["latent_dim"], noisy)
+            latent = aggregate_exactly(anchors, placed, settings["latent_dim"], ridge > 0)
         else:
             settings["start_rows"] = self.tasks_per_batch * (anchors.shape[1] + placed.shape[1])
             options = gather_options(EvaluatorOptions, self, settings)
@@ -302,8 +308,8 @@ class UGDA(Method):
         """Phase two (ADSR): class centres before and after rectification, [T, K, L] each.
 
         The paper shifts every anchor by the offset of its class, delta*_c - delta_c (Eq. 22
-        [eq:33], Eq. 23 [eq:34]), and takes the mean of the shifted anchors of a class as weights
-        of the classifier (Eq. 24 [eq:35]): that mean is the rectified centre delta*_c itself.
+        [eq:33]; `rectify_anchors` does), and takes the mean of the shifted anchors of a class as
+        weights of the classifier (Eq. 24 [eq:35]): that is the rectified centre delta*_c itself.
         """
         before, objective = self._start(anchors, labels, queries, way)
         if objective is None:
@@ -322,9 +328,10 @@ class UGDA(Method):
         centres = class_means(anchors, members)  # delta_c, Eq. 14 [eq:23]
         # The entropy of a single query's assignment would push it towards no class at all.
         terms = tuple(t for t in self.rectify if t != "entropy" or queries.shape[1] > 1)
-        if not terms:
+        if not terms or not self.has_anchors:
             return centres, None
-        return centres, Objective(anchors, members, queries, terms, self.logit_scale)
+        scale = self.settings()["logit_scale"]
+        return centres, Objective(anchors, members, queries, terms, scale)
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Both phases, then the anchor-based classifier.
@@ -339,7 +346,7 @@ class UGDA(Method):
             steps = settings["rectify_steps"]
             return fit_classifier(objective, start, self.rectify_tolerance, steps)(queries)
         _, centres = self.rectified_centres(anchors, labels, queries, batch.way)
-        return relation_logits(queries, centres, self.logit_scale)
+        return relation_logits(queries, centres, settings["logit_scale"])
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """Latent anchors and queries of phase one; a support's anchors weigh one together."""
@@ -347,6 +354,13 @@ class UGDA(Method):
         share = batch.n_support / anchors.shape[1]
         weights = torch.full_like(anchors[..., 0], share)
         return latent_batch(batch, anchors, queries, labels, weights)
+
+    def rectify_anchors(self, latent: EpisodeBatch) -> EpisodeBatch:
+        """Shift every anchor that `embed` gives by the offset of its class, Eq. 23 [eq:34]."""
+        (anchors, queries), labels = latent.concatenated(), latent.support_labels
+        before, after = self.rectified_centres(anchors, labels, queries, latent.way)
+        shift = (after - before).gather(1, labels[..., None].expand_as(anchors))
+        return replace(latent, support=(anchors + shift,))
 
     def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
         """Every view left out in turn, and the base classes that queries are likened to."""
@@ -382,7 +396,7 @@ class UGDA(Method):
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Anchors with their noise, dense covariances, Gram matrix and latent copies."""
-        anchors = n_support * max(self.n_anchors, 1)
+        anchors = n_support * (self.n_anchors if self.has_anchors else 1)
         width = sum(dims)
         latent = self.settings()["latent_dim"] or min(anchors, width)
         floats = 4 * (anchors + n_query) * width + 3 * anchors**2 + 8 * (anchors + n_query) * latent
