@@ -473,7 +473,7 @@ def judge_all(
         rows.append(dict(zip(COLUMNS, entries, strict=True)))
     held, failed, untested = (sum(row["ours"] == word for row in rows) for word in WORDS.values())
     used = [item for item in gathered if item.results]
-    shapes = sorted({(int(item.part.grid.splits), item.part.grid.episodes) for item in used})
+    shapes = sorted({(item.part.n_splits, item.part.grid.episodes) for item in used})
     counts = ", ".join(f"{splits} x {episodes}" for splits, episodes in shapes) or "none"
     return Sheet(
         name="claims",
