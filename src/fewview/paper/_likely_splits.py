@@ -89,18 +89,30 @@ class Likely:
         below = np.cumsum([0.0, *self.weights.values()])[:-1] < SHARE
         return dict([*self.weights.items()][: min(int(below.sum()), MOST)])
 
-    def mean(self, per_split: Mapping[int, float]) -> tuple[float, float] | None:
-        """Mean over the likely splits that have a number, by weight, and the weight they hold."""
-        there = {split: weight for split, weight in self.top.items() if split in per_split}
-        held = sum(there.values())
-        if not held:
+    def moments(self, numbers: Mapping[int, float]) -> tuple[float, float, float] | None:
+        """Mean and deviation over the likely splits that have a number, by weight; their weight."""
+        there = [split for split in self.top if split in numbers]
+        if not there:
             return None
-        return sum(per_split[split] * weight for split, weight in there.items()) / held, held
+        weights = np.array([self.weights[split] for split in there])
+        values = np.array([numbers[split] for split in there])
+        mean = np.average(values, weights=weights)
+        spread = np.sqrt(np.average((values - mean) ** 2, weights=weights))
+        return float(mean), float(spread), float(weights.sum())
 
 
 def paper_numbers(table: str) -> dict[Key, Printed]:
     """The numbers of one of the paper's tables of accuracies."""
     return {(m, eta): n for (name, _, m, eta), n in printed().items() if name == table}
+
+
+def numbers_of(found: Sequence[Found], method: str, eta: float) -> dict[int, float]:
+    """Number of the split -> accuracy of a method of the paper, from whatever part has it."""
+    out: dict[int, float] = {}
+    for item in found:
+        if method in item.part.methods:
+            out |= item.per_split(item.part.methods[method], eta)
+    return out
 
 
 def weigh(found: Found, paper: Mapping[Key, Printed]) -> Likely | None:

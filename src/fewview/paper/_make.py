@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from fewview.paper._beside import make_table
+from fewview.paper._beside import make_splits, make_table
 from fewview.paper._claims import make_claims
 from fewview.paper._compute import Desk
 from fewview.paper._curves import make_curves
@@ -22,6 +22,7 @@ MAKERS: dict[str, Callable[[Wish, Desk, str], Sheet | Picture]] = {
     "figure4": make_figure4,
     "figure6": make_figure6,
     "claims": make_claims,
+    "splits": make_splits,
 }
 
 
