@@ -135,7 +135,7 @@ def settings() -> dict[str, list[Setting]]:
             ("bd-cspn:n_pseudo=8", {}),
             *((f"bd-cspn-tried:shift={s}", {}) for s in (-1, 0, 2)),
             *((f"bd-cspn-tried:rectify=not:shift={s}", {}) for s in (-1, 0, 1)),
-            *((f"bd-cspn-tried:rectify=soft:decision={how}", {}) for how in ("product", "distance")),
+            *((f"bd-cspn-tried:rectify=soft:decision={d}", {}) for d in ("product", "distance")),
             *((f"bd-cspn-tried:decision=product:shift={s}", {}) for s in (-1, 0, 1)),
             *((f"bd-cspn-tried:decision=product:unit=false:shift={s}", {}) for s in (-1, 0, 1)),
             *((f"bd-cspn-tried:decision=distance:unit=false:shift={s}", {}) for s in (-1, 1)),
