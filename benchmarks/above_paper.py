@@ -46,20 +46,25 @@ Setting = tuple[str, dict[str, Any]]  # method as typed, what is changed in the 
 
 @register("ptmap-tried")
 class TriedPTMAP(PTMAP):
-    """PT-MAP centred in other ways: `apart` is the original, `together` by one mean, `not`."""
+    """PT-MAP centred in other ways: `apart` is the original, `together` by one mean, `not`.
+
+    Without `again` rows are not made unit ones a second time, after centring. Distances are then
+    smaller, which is a smaller `regularisation` by another name.
+    """
 
     centring: str = "apart"
+    again: bool = True
 
     def features(self, batch: EpisodeBatch, members: Tensor) -> tuple[Tensor, Tensor]:
         """Transformed, perhaps centred, and normalised supports and queries."""
-        if self.centring == "apart":
-            return super().features(batch, members)
         support, query = (power_transform(part, self.power) for part in batch.concatenated())
         support, query = (unit_rows(part) for part in isometric(support, query))
-        if self.centring == "not":
-            return support, query
-        centre = 0.5 * (overall_mean(support, members) + query.mean(1, keepdim=True))
-        return unit_rows(support - centre), unit_rows(query - centre)
+        first, second = overall_mean(support, members), query.mean(1, keepdim=True)
+        if self.centring == "together":
+            first = second = 0.5 * (first + second)
+        if self.centring != "not":
+            support, query = support - first, query - second
+        return (unit_rows(support), unit_rows(query)) if self.again else (support, query)
 
 
 @register("bd-cspn-tried")
@@ -113,10 +118,13 @@ def settings() -> dict[str, list[Setting]]:
             *(("ptmap", change) for change in everywhere),
             *((f"ptmap:power={rule}", {}) for rule in ("signed", "none")),
             *((f"ptmap:n_iter={n}", {}) for n in (0, 1, 5)),
-            *((f"ptmap:regularisation={r}", {}) for r in (1, 3, 30)),
+            *((f"ptmap:regularisation={r}", {}) for r in (0.3, 1, 3, 30)),
             ("ptmap:step=1", {}),
             *((f"ptmap-tried:centring={how}", {}) for how in ("together", "not")),
-            *((f"ptmap-tried:centring=not:n_iter={n}", {}) for n in (0, 1)),
+            ("ptmap-tried:again=false", {}),
+            ("ptmap-tried:again=false:power=signed", {}),
+            *((f"ptmap:regularisation={r}:power=signed", {}) for r in (1, 3)),
+            *((f"ptmap:regularisation={r}:power=none", {}) for r in (1, 3)),
         ],
         "TIM": [
             ("tim", {}),
