@@ -268,7 +268,8 @@ def _split_rows(
     if known:
         held = {"weight": min(triple[2] for triple in known.values())}
         yield {"class_splits": "likely"} | held | {f"{e:g}": t[0] for e, t in known.items()}
-        yield {"class_splits": "spread"} | {f"{e:g}": t[1] for e, t in known.items()}
+        if any(len(likely.top.keys() & numbers[eta].keys()) > 1 for eta in etas):
+            yield {"class_splits": "spread"} | {f"{e:g}": t[1] for e, t in known.items()}
     # All candidates where they were run, else the class splits of the table.
     wide = numbers if method in WEIGHING else {e: numbers_of(usual, method, e) for e in etas}
     means = {f"{e:g}": sum(row.values()) / len(row) for e, row in wide.items() if row}
