@@ -1,7 +1,7 @@
 """Which setting explains the paper's rows of PT-MAP, TIM and BD-CSPN, on its likely class splits?
 
 Run: python benchmarks/above_paper.py --store FILE [--datasets cub,handwritten] [--top 5]
-     [--episodes 40] [--only ptmap,tim,bd-cspn]
+     [--episodes 40] [--only ptmap,tim,bd-cspn] [--with TEXT]
 
 FILE is a store that `fewview reproduce splits` has filled: the class splits that the paper may have
 used, found from Proto and Match alone, are taken from it with their weights, and results of this
@@ -109,7 +109,7 @@ def settings() -> dict[str, list[Setting]]:
     """What is tried, by the paper's name of the method; the first is the usual one."""
     queries = [{"queries": number} for number in (1, 5, 15)]
     unequal = [{"query_counts": f"dirichlet:{a}"} for a in (10, 2)]
-    scalings = [{"scaling": name} for name in ("none", "standard", "unit")]
+    scalings = [{"scaling": name} for name in ("none", "minmax", "standard", "unit")]
     paddings = [{"padding": name} for name in ("zero", "episode", "support", "base")]
     everywhere = [*queries, *unequal, *scalings, *paddings]
     return {
@@ -125,6 +125,9 @@ def settings() -> dict[str, list[Setting]]:
             ("ptmap-tried:again=false:power=signed", {}),
             *((f"ptmap:regularisation={r}:power=signed", {}) for r in (1, 3)),
             *((f"ptmap:regularisation={r}:power=none", {}) for r in (1, 3)),
+            *((f"ptmap:regularisation={r}", {"scaling": "minmax"}) for r in (0.3, 1, 3)),
+            ("ptmap:power=none", {"scaling": "minmax"}),
+            ("ptmap-tried:again=false", {"scaling": "minmax"}),
         ],
         "TIM": [
             ("tim-adm", {}),
@@ -147,7 +150,12 @@ def settings() -> dict[str, list[Setting]]:
             *((f"bd-cspn-tried:decision=product:unit=false:shift={s}", {}) for s in (-1, 0, 1)),
             *((f"bd-cspn-tried:decision=distance:unit=false:shift={s}", {}) for s in (-1, 1)),
             *(("bd-cspn-tried:decision=product:unit=false", change) for change in
-              ({"scaling": "none"}, {"scaling": "minmax"}, {"padding": "episode"})),
+              ({"scaling": "none"}, {"padding": "episode"})),
+            *((f"bd-cspn-tried{more}", {"scaling": "minmax"}) for more in
+              (":decision=product:unit=false", ":decision=product", ":decision=distance:unit=false",
+               ":decision=product:unit=false:rectify=not", ":decision=product:unit=false:shift=-1",
+               ":decision=product:unit=false:shift=0", ":decision=product:unit=false:sharpness=1",
+               ":decision=product:unit=false:rectify=soft")),
         ],
     }  # fmt: skip
 
@@ -183,6 +191,7 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=5, help="likely splits, the heaviest first")
     parser.add_argument("--episodes", type=int, default=40)
     parser.add_argument("--only", default="ptmap,tim,bd-cspn")
+    parser.add_argument("--with", dest="text", default="", help="settings that contain this")
     parser.add_argument("--data-dir", default=None, help="default: $FEWVIEW_DATA")
     options = parser.parse_args()
     tables = options.datasets.split(",")
@@ -202,12 +211,14 @@ def main() -> None:
         print("|" + "---|" * (len(tables) + 2))
         print(f"| paper | {' | '.join(map(_text, paper))} | |", flush=True)
         for setting in tried:
-            ours = [on_likely_splits(setting, name, likely[name], options) for name in tables]
+            name = " ".join([setting[0], *(f"{k}={v}" for k, v in setting[1].items())])
+            if options.text not in name:
+                continue
+            ours = [on_likely_splits(setting, t, likely[t], options) for t in tables]
             gaps = [
                 abs(a - b) for one, two in zip(ours, paper, strict=True)
                 for a, b in zip(one, two, strict=True)
             ]  # fmt: skip
-            name = " ".join([setting[0], *(f"{k}={v}" for k, v in setting[1].items())])
             numbers = " | ".join(map(_text, ours))
             print(f"| {name} | {numbers} | {sum(gaps) / len(gaps):.1f} |", flush=True)
 
