@@ -133,10 +133,14 @@ def settings() -> dict[str, list[Setting]]:
             ("tim-adm", {}),
             *(("tim-adm", change) for change in everywhere),
             *((f"tim-adm:temperature={t}", {}) for t in (1, 3, 5, 45)),
+            ("tim-adm:temperature=1:weights=1.0+1.0+1.0", {}),
             *((f"tim-adm:adm_steps={n}", {}) for n in (1, 5, 15)),
             *((f"tim:steps={n}", {}) for n in (50, 150, 300)),
             *((f"tim:steps=150:temperature={t}", {}) for t in (1, 5)),
-            ("tim", {}),
+            # Temperature, weights and learning rate of UGDA's own scripts, which grew out of TIM's.
+            *((f"tim:steps={n}:temperature=1:weights=1.0+1.0+1.0:learning_rate=0.01", {})
+              for n in (150, 1000)),
+            *((f"tim{more}", {}) for more in (":temperature=1", "")),
         ],
         "BD-CSPN": [
             ("bd-cspn", {}),
