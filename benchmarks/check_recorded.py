@@ -3,8 +3,8 @@
     python benchmarks/check_recorded.py --cells 20
     python benchmarks/check_recorded.py --cells 5 --seed 1 --splits 10 --seconds 120
 
-Rows are drawn at random from those whose data are here and that are cheap enough, and their first
-class splits are computed again through the ordinary path, without a store. The mean of a class
+Rows are drawn at random from those whose data are here and that are cheap enough, and one class
+split of each, or several, is computed again through the ordinary path, without a store. The mean of a class
 split has to be the recorded one to within a tolerance that is printed; exit status 1 when one is
 off.
 """
@@ -52,14 +52,17 @@ def wish_of(stem: str, data_dir: str | None, device: str) -> Wish:
 
 
 @cache
-def parts(stem: str, data_dir: str | None, device: str) -> list[Part]:
-    return parts_of(stem.partition("--")[0], wish_of(stem, data_dir, device))
+def parts(name: str, wish: Wish) -> list[Part]:
+    return parts_of(name, wish)
 
 
-def part_of(row: dict[str, Any], some: list[Part]) -> Part | None:
+def part_of(stem: str, row: dict[str, Any], options: argparse.Namespace) -> Part | None:
     """The part of a study that a row was recorded from."""
-    for part in some:
-        same = (part.role, part.tag) == (row["role"], row["tag"])
+    name, role = stem.partition("--")[0], row["role"]
+    if role == "likely splits":  # a table's own rows, on class splits that were found likely
+        (name, role) = (row["tag"][0], "table")
+    for part in parts(name, wish_of(stem, options.data_dir, options.device)):
+        same = (part.role, part.tag) == (role, row["tag"])
         if same and part.methods.get(row["label"]) == row["method"]:
             return part
     return None
@@ -93,19 +96,20 @@ def tolerance(row: dict[str, Any], kind: str) -> float:
 
 
 def check(stem: str, row: dict[str, Any], options: argparse.Namespace) -> tuple[bool, list[str]]:
-    """Compute the first class splits of a row again: whether they agree, and a line that tells."""
+    """Compute class splits of a row again: whether they agree, and a line that tells."""
     line = [stem, str(row["label"]), row["dataset"], f"{row['eta']:g}", row["device"]]
-    part = part_of(row, parts(stem, options.data_dir, options.device))
+    part = part_of(stem, row, options)
     why = stale([row], options.records)
     if part is None or why:
         return False, [*line, "-", "-", "-", "-", "-", why[0] if why else "no longer in the study"]
     start = perf_counter()
     # The rate as the study has it: patterns of missing views decide theirs themselves.
     etas = [eta for eta in part.grid.etas if abs(eta - row["eta"]) < 1e-6] or [row["eta"]]
-    grid = replace(
-        part.grid, methods=(row["method"],), etas=tuple(etas),
-        splits=min(options.splits, len(row["split_means"])),
-    )  # fmt: skip
+    numbers = sorted(row["split_means"])
+    chosen = random.Random(options.seed).sample(numbers, min(options.splits, len(numbers)))
+    episodes = row["episodes"] // len(numbers)
+    grid = replace(part.grid, methods=(row["method"],), etas=tuple(etas), splits=tuple(chosen),
+                   episodes=episodes)  # fmt: skip
     outcome = run(grid)
     took = perf_counter() - start
     if outcome.failures:

@@ -129,7 +129,7 @@ def fake(part: Part, accuracy: Callable[[str, float, int], float]) -> Gathered:
     (dataset,) = part.grid.datasets
     for method in part.grid.methods:
         for eta in part.grid.etas:
-            for split in range(int(part.grid.splits)):
+            for split in range(part.n_splits):
                 cell = example_cell(
                     dataset=dataset, method=method, parameters=method, eta=eta, split=split,
                     novel=(str(split),), seed=part.grid.seed, stop=part.grid.episodes,
@@ -416,10 +416,10 @@ def test_computing_twice_computes_once(tmp_path: Path, data_dir: Path) -> None:
 
 
 def test_names() -> None:
-    assert expand_names(["Cub", "beyond", "cub"]) == ("cub", *BEYOND)
+    assert expand_names(["Cub", "beyond", "cub"]) == ("cub", *BEYOND, "splits")
     assert set(MAKERS) == set(NAMES)
     assert set(expand_names(["all"])) == {
-        *NUMBERS, *(f"figure{k}" for k in range(3, 8)), "claims", *BEYOND,
+        *NUMBERS, *(f"figure{k}" for k in range(3, 8)), "claims", *BEYOND, "splits",
     }  # fmt: skip
     with pytest.raises(FewviewError, match="figure9"):
         expand_names(["figure9"])

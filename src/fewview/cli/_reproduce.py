@@ -35,7 +35,8 @@ def reproduce(
         typer.Argument(
             help="cub, handwritten, caltech102, scene15, animal, orl, tieredimagenet, birds, "
             "ablation, figure3 to figure7, claims; beyond the paper imbalance, shots, missingness, "
-            "time; or the groups tables, figures, beyond, all.",
+            "time, splits (class splits that the paper may have used); or the groups tables, "
+            "figures, beyond, all.",
             metavar="NAME...",
             show_default=False,
         ),

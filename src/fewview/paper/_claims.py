@@ -741,7 +741,7 @@ def judge_all(
                    failing or None, claim.rule)  # fmt: skip
         rows.append(dict(zip(COLUMNS, entries, strict=True)))
     used = [item for item in gathered if item.rows]
-    shapes = sorted({(int(item.part.grid.splits), item.part.grid.episodes) for item in used})
+    shapes = sorted({(item.part.n_splits, item.part.grid.episodes) for item in used})
     text = ", ".join(f"{splits} x {episodes}" for splits, episodes in shapes) or "none"
     return Sheet(
         name="claims",

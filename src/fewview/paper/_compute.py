@@ -25,6 +25,7 @@ from fewview.evaluate._progress import Progress, describe_seconds
 from fewview.evaluate._runner import run
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
+from fewview.paper._likely_splits import following_parts
 from fewview.paper._recorded import (
     FOLDER,
     IDENTITY,
@@ -233,6 +234,13 @@ def stored(
     return out, results
 
 
+def _look_up(part: Part, desk: Desk) -> Gathered:
+    """What the stores have of a part."""
+    cells = planned(part.grid)
+    found, results = stored(cells, part.grid.device, [desk.path, *desk.others])
+    return Gathered(part, tuple(found), results)
+
+
 def gather(part: Part, desk: Desk) -> Gathered:
     """Find or compute the results of one part."""
     grid = part.grid
@@ -265,10 +273,11 @@ def gather(part: Part, desk: Desk) -> Gathered:
 
 
 def gather_all(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
-    """Find or compute all that a name needs, or recall what is recorded of it."""
+    """Find or compute all that a name needs and what follows from that, or recall the record."""
     if desk.recorded:
         return list(recall(name, wish, desk.records))
-    return [gather(part, desk) for part in parts_of(name, wish)]
+    first = [gather(part, desk) for part in parts_of(name, wish)]
+    return first + [gather(part, desk) for part in following_parts(name, wish, first)]
 
 
 class NoResultsError(FewviewError):
@@ -469,11 +478,11 @@ def compute_all(names: Sequence[str], wish: Wish, desk: Desk) -> list[tuple[Cell
     """Compute everything that some names need, and nothing else; return what failed, and why."""
     failures: list[tuple[Cell, str]] = []
     for name in names:
-        parts, why = _parts_or_why(name, wish)
+        _, why = _parts_or_why(name, wish)
         if why:
             desk.progress.message(f"{name}: {why}")
-        for part in parts:
-            failures += gather(part, desk).failures
+        for item in () if why else gather_all(name, wish, desk):
+            failures += item.failures
     return failures
 
 
@@ -484,11 +493,11 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
         parts, why = _parts_or_why(name, wish)
         if why:
             rows.append((name, 0, 0, 0, why))
-        for part in parts:
-            cells = planned(part.grid)
-            there = len(stored(cells, part.grid.device, [desk.path, *desk.others])[1])
-            total = len({cell.hash for cell in cells})
-            rows.append((name, total, there, total - there, part.describe()))
+        found = [_look_up(part, desk) for part in parts]
+        found += [_look_up(part, desk) for part in following_parts(name, wish, found)]
+        for item in found:
+            total, there = len({cell.hash for cell in item.cells}), len(item.results)
+            rows.append((name, total, there, total - there, item.part.describe()))
     return [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
 
 
@@ -651,7 +660,7 @@ def _shapes(gathered: Sequence[Gathered]) -> str:
         if item.task:
             grid, task = item.part.grid, item.task
             kind = "repetitions of the one class split" if task["fixed"] else "class splits"
-            text = f"{grid.splits} {kind} x {grid.episodes} episodes"
+            text = f"{item.part.n_splits} {kind} x {grid.episodes} episodes"
             # Several sets are told apart by their names, one set by the methods run on it.
             names = [task["dataset"]] if len(sets) > 1 else grid.methods
             counts.setdefault(text, []).extend(name.partition(":")[0] for name in names)

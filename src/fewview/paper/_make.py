@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from fewview.paper._beside import make_table
+from fewview.paper._beside import make_splits, make_table
 from fewview.paper._claims import make_claims
 from fewview.paper._compute import Desk, kinds_of, record
 from fewview.paper._curves import make_curves
@@ -39,6 +39,7 @@ MAKERS: dict[str, Callable[[Wish, Desk, str], Sheet | Picture]] = {
     "figure4": make_figure4,
     "figure6": make_figure6,
     "claims": make_claims,
+    "splits": make_splits,
 }
 # Figures of single tasks: their pictures show samples, which are not recorded.
 PICTURED = {
