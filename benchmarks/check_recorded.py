@@ -3,10 +3,9 @@
     python benchmarks/check_recorded.py --cells 20
     python benchmarks/check_recorded.py --cells 5 --seed 1 --splits 10 --seconds 120
 
-Rows are drawn at random from those whose data are here and that are cheap enough, and one class
-split of each, or several, is computed again through the ordinary path, without a store. The mean of a class
-split has to be the recorded one to within a tolerance that is printed; exit status 1 when one is
-off.
+Rows are drawn at random from those whose data are here and that are cheap enough. One class split
+of each, or several, is computed again through the ordinary path, without a store. Its mean has to
+be the recorded one to within a tolerance that is printed; exit status 1 when one is off.
 """
 
 from __future__ import annotations

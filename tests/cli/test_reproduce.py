@@ -185,3 +185,28 @@ def test_the_computing_part_needs_no_terminal_or_drawing_libraries(
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "done: scene15 (0 cells failed)" in done.stdout
+
+
+def test_what_is_computed_can_be_recorded_and_shown_without_data(
+    invoke: Invoke, tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ("--quick", "--records", str(tmp_path / "records"))
+    store = ("--store", str(tmp_path / "a.sqlite"))
+    code, computed, err = invoke("scene15", "--only", "proto", "--compute", *where, *store)
+    assert code == 0, err
+    assert not (tmp_path / "records").exists()  # nothing is recorded unasked
+    code, _, err = invoke("scene15", "claims", "--stored", "--record", *where, *store)
+    assert code == 0, err
+    assert "scene15: 6 rows recorded, 6 of 78 are there now" in err
+    assert "claims: made of what cub," in err
+    monkeypatch.setenv("FEWVIEW_DATA", str(tmp_path / "no data"))
+    code, shown, err = invoke("scene15", "--only", "proto", *where)
+    assert code == 0, err
+    assert "note: recorded results, computed 20" in shown
+    lines = [[line for line in text.splitlines() if line.startswith("scene15  Proto")]
+             for text in (computed, shown)]  # fmt: skip
+    assert len(lines[0]) == 6
+    assert lines[0] == lines[1]
+    code, _, err = invoke("scene15", "--only", "rfs", *where)
+    assert code == 2
+    assert "'fewview reproduce scene15 --quick --only rfs --compute' computes it here" in err

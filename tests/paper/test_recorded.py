@@ -16,7 +16,7 @@ from fewview.paper import _compute as compute
 from fewview.paper._beside import compare
 from fewview.paper._claims import our_evidence, table
 from fewview.paper._compute import Desk, announce, gather_all, recall, record
-from fewview.paper._make import make, record_all
+from fewview.paper._make import make, record_sheet
 from fewview.paper._pictures import Picture
 from fewview.paper._printed import TABLES
 from fewview.paper._recorded import (
@@ -200,7 +200,8 @@ def test_figures_of_single_tasks_keep_their_sheet(tmp_path: Path) -> None:
     points = [{"dataset": "cub", "x": 1.0, "y": 2.0}]
     desk = Desk(records=tmp_path)
     picture = Picture(sheet=sheet, figure=Figure(), points=points)
-    assert record_all("figure6", picture, Wish(), desk) == ["figure6: 1 rows of its sheet recorded"]
+    said = record_sheet("figure6", picture, Wish(), desk)
+    assert said == "figure6: 1 rows of its sheet recorded"
     kept = json.loads((tmp_path / "figure6.json").read_text())
     assert "points" not in kept  # places of single samples
     shown = make("figure6", Wish(), replace(desk, recorded=True), "the command")
@@ -219,11 +220,8 @@ def test_the_loss_of_figure_4_is_recorded_for_the_claims(tmp_path: Path) -> None
     rows = [{"part": "a", "value": 1.0}, {"part": "c", "value": 80.0}]
     sheet = Sheet(name="figure4", title="t", columns=("part", "value"), rows=rows, protocol="p",
                   versions="v", command="c")  # fmt: skip
-    from fewview.paper import _make as making
-
     desk = Desk(records=tmp_path)
-    making._record_sheet("figure4", Picture(sheet=sheet, figure=Figure(), points=points), Wish(),
-                         desk)  # fmt: skip
+    record_sheet("figure4", Picture(sheet=sheet, figure=Figure(), points=points), Wish(), desk)
     assert [row["part"] for row in read_json(tmp_path / "figure4.json")["rows"]] == ["c"]
     paths = loss_paths(Wish(), replace(desk, recorded=True), 8)
     assert list(paths) == ["scene15"]

@@ -108,9 +108,10 @@ def _make_all(
     """
     from fewview.ground._errors import FewviewError
     from fewview.paper._compute import NoResultsError
-    from fewview.paper._make import make, record_all
+    from fewview.paper._make import make, record_rows, record_sheet
     from fewview.paper._pictures import Picture
     from fewview.paper._printed import TABLES
+    from fewview.paper._recorded import MADE_OF
     from fewview.paper._sheets import Sheet
 
     absent: list[str] = []
@@ -119,6 +120,11 @@ def _make_all(
     command, output = _command(options), options["output"]
     for name in wanted:
         try:
+            # What is stored is recorded before maps and losses are made, which takes minutes.
+            if options["record"] and (name in MADE_OF or not desk.compute):
+                desk.progress.message(record_rows(name, wish, desk))
+            if options["record"] and name in MADE_OF:
+                continue
             product = make(name, wish, desk, command.format(name=name))
         except NoResultsError as error:
             empty.append(str(error))
@@ -142,8 +148,9 @@ def _make_all(
         for file in files:
             print(f"written: {file}", file=sys.stderr)
         if options["record"]:
-            for said in record_all(name, product, wish, desk):
-                desk.progress.message(said)
+            said = [record_rows(name, wish, desk)] if desk.compute else []
+            for line in filter(None, [*said, record_sheet(name, product, wish, desk)]):
+                desk.progress.message(line)
     if empty:
         raise FewviewError("\n".join(empty))
     return absent

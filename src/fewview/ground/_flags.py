@@ -142,7 +142,8 @@ REPRODUCE = {
         bool,
     ),
     "record": Option(
-        "Write the means behind what is shown to the recorded results; with --compute or --stored.",
+        "Write means to the recorded results, with --compute or --stored; numbers of figures 3, 4 "
+        "and 6 need matplotlib.",
         bool,
     ),
     "records": Option(
@@ -168,5 +169,5 @@ REPRODUCE = {
     "data_dir": DATA_DIR,
 }
 # Where nothing is shown, what shows has no options.
-ONLY_SHOWN = ("output", "rules", "stored", "record", "records", "features", "base_features")
+ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features")
 FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}

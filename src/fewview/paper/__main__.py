@@ -9,8 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fewview.ground._flags import FILLING, add_options
+
+if TYPE_CHECKING:
+    from fewview.paper._compute import Desk
+    from fewview.paper._studies import Wish
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +27,23 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("names", nargs="+", metavar="NAME", help="cub, ..., figure5, claims, all")
     add_options(out, FILLING)
     return out
+
+
+def record_all(names: Sequence[str], wish: Wish, desk: Desk) -> None:
+    """Record what was computed, and the numbers of figures 3, 4 and 6, whose pictures are dropped.
+
+    Drawing needs matplotlib; where it is not installed those are told and left out.
+    """
+    from importlib.util import find_spec
+
+    from fewview.paper._make import PICTURED, make, record_rows, record_sheet
+
+    for name in names:
+        print(record_rows(name, wish, desk))
+        if name in PICTURED and find_spec("matplotlib") is None:
+            print(f"{name}: its sheet is not recorded, which needs matplotlib")
+        elif name in PICTURED:
+            print(record_sheet(name, make(name, wish, desk, ""), wish, desk))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         announce(names, wish, desk)
         failures = compute_all(names, wish, desk)
+        if options["record"]:
+            record_all(names, wish, desk)
         print(f"done: {', '.join(names)} ({len(failures)} cells failed)")
         return 1 if failures else 0
 

@@ -104,14 +104,21 @@ def recorded_notes(name: str, wish: Wish, desk: Desk) -> list[str]:
 # ---------------------------------------------------------------------- recording
 
 
-def record_all(name: str, product: Sheet | Picture, wish: Wish, desk: Desk) -> list[str]:
-    """Record what a product that was just made is made of; say what was done."""
+def record_rows(name: str, wish: Wish, desk: Desk) -> str:
+    """Record what the store has of a name; say what was done."""
     if name in MADE_OF:
-        return [f"{name}: made of what {', '.join(MADE_OF[name])} have recorded"]
-    said = [] if name in ("figure3", "figure6") else [record(name, wish, desk)]
-    if name in PICTURED and isinstance(product, Picture):
-        said.append(_record_sheet(name, product, wish, desk))
-    return said
+        return f"{name}: made of what {', '.join(MADE_OF[name])} have recorded"
+    return f"{name}: no grid" if name in ("figure3", "figure6") else record(name, wish, desk)
+
+
+def record_sheet(name: str, product: Sheet | Picture, wish: Wish, desk: Desk) -> str:
+    """Record the numbers of a figure of single tasks that was just made, and the loss of figure 4.
+
+    Of other products there is nothing to record here.
+    """
+    if name not in PICTURED or not isinstance(product, Picture):
+        return ""
+    return _record_sheet(name, product, wish, desk)
 
 
 def _record_sheet(name: str, picture: Picture, wish: Wish, desk: Desk) -> str:
