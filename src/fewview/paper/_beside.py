@@ -300,7 +300,7 @@ def _split_rows(
         if any(len(likely.top.keys() & numbers[eta].keys()) > 1 for eta in etas):
             yield {"class_splits": "spread"} | {f"{e:g}": t[1] for e, t in known.items()}
     # All candidates where they were run, else the class splits of the table.
-    wide = numbers if method in WEIGHING else {e: numbers_of(usual, method, e) for e in etas}
+    wide = numbers if method in WEIGHING else {e: _whole(usual, method, e) for e in etas}
     means = {f"{e:g}": sum(row.values()) / len(row) for e, row in wide.items() if row}
     if means:
         yield {"class_splits": f"mean of {max(map(len, wide.values()))}"} | means
@@ -311,6 +311,13 @@ def _split_rows(
             yield head | {f"{e:g}": row.get(split) for e, row in numbers.items()}
 
 
+def _whole(usual: Sequence[Gathered], method: str, eta: float) -> dict[int, float]:
+    """Accuracies on the class splits of a table, or none while some are missing."""
+    numbers = numbers_of(usual, method, eta)
+    expected = sum(item.part.n_splits for item in usual if method in item.part.methods)
+    return numbers if len(numbers) == expected else {}
+
+
 def _judge_splits(
     name: str, likely: Likely, found: Sequence[Gathered], usual: Sequence[Gathered]
 ) -> str:
@@ -318,7 +325,7 @@ def _judge_splits(
     gaps: dict[str, list[float]] = {"class splits": [], "likely splits": []}
     for (method, eta), number in paper_numbers(name).items():
         mean = likely.moments(numbers_of(found, method, eta)) if "UGDA" in method else None
-        all_splits = numbers_of(usual, method, eta) if "UGDA" in method else {}
+        all_splits = _whole(usual, method, eta) if "UGDA" in method else {}
         if mean is not None:
             gaps["likely splits"].append(mean[0] - number.accuracy)
         if all_splits:
