@@ -210,3 +210,18 @@ def test_what_is_computed_can_be_recorded_and_shown_without_data(
     code, _, err = invoke("scene15", "--only", "rfs", *where)
     assert code == 2
     assert "'fewview reproduce scene15 --quick --only rfs --compute' computes it here" in err
+
+
+def test_work_that_is_no_cells_tells_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    from fewview.cli._bar import BarProgress
+    from fewview.evaluate._progress import PlainProgress, Progress
+
+    for progress in (Progress(), PlainProgress(interval=0.0), BarProgress()):
+        assert list(progress.track("abc", "maps")) == ["a", "b", "c"]
+        # Twice, and after a grid: each has a bar of its own.
+        progress.planned(2, 1, 0)
+        progress.close()
+        assert list(progress.track([1, 2], "losses")) == [1, 2]
+    err = capsys.readouterr().err
+    assert "maps: 3" in err
+    assert "maps [2/3] (0 s left)" in err
