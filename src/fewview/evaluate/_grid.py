@@ -93,8 +93,8 @@ class Grid:
         count = self.splits if isinstance(self.splits, int) else len(self.splits)
         if count < 1 or (isinstance(self.splits, str) and self.splits != "all"):
             raise FewviewError(
-                f"splits is {self.splits!r}; give a number from 1, 'all', or numbers of class "
-                "splits"
+                f"splits is {self.splits!r}; give a number from 1 or 'all', or a tuple of numbers "
+                "of class splits"
             )
         if self.episodes < 1:
             raise FewviewError(f"episodes is {self.episodes}; at least 1 per split is needed")
