@@ -326,6 +326,12 @@ def test_commands_of_generated_pages_exist(generated: dict[str, str]) -> None:
         parse(words[1:])
 
 
+def test_pages_of_recorded_results_are_what_the_command_makes() -> None:
+    """After recording: `make reproduction`, and commit what it writes."""
+    for name, text in tool("published").pages().items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
+
+
 def test_every_page_is_in_the_menu(generated: dict[str, str]) -> None:
     menu = tool("pages").menu([*generated, *(page.name for page in PAGES)])
     for page in (ROOT / "docs").glob("*.md"):

@@ -33,7 +33,15 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "trained",
         "evaluation",
     ),
-    "Measure": ("reproduction", "measurements", "performance", "cluster"),
+    "Measure": (
+        "reproduction",
+        "paper-tables",
+        "paper-figures",
+        "paper-claims",
+        "measurements",
+        "performance",
+        "cluster",
+    ),
     "Build": ("architecture", "add-a-method"),
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }

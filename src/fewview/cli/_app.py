@@ -29,7 +29,7 @@ app = typer.Typer(
         "fewview bench digits --methods proto,ptmap --eta 0,0.3,0.5", "a benchmark",
         "fewview results", "everything computed so far",
         "fewview report -o report.html", "the same as one page",
-        "fewview reproduce claims --quick", "what the paper says, checked",
+        "fewview reproduce claims", "what the paper says, checked",
     ),
     no_args_is_help=True,
     add_completion=False,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fewview.evaluate._progress import PlainProgress, Progress, describe_plan
+from fewview.evaluate._progress import Item, PlainProgress, Progress, describe_plan
 from fewview.results._cells import Cell, Result
 
 
@@ -79,6 +80,21 @@ class BarProgress(Progress):
         rate = (task.completed + 1) / max(task.elapsed or 0.0, 1e-9)
         self._bar.update(self._task, advance=1, rate=f"{rate:.3g} cells/s")
 
+    def track(self, items: Sequence[Item], text: str) -> Iterator[Item]:
+        """A bar of its own, with the time left."""
+        task = self._bar.add_task(text, total=len(items), rate="")
+        self._bar.start()
+        try:
+            for item in items:
+                yield item
+                self._bar.advance(task)
+        finally:
+            self._bar.stop()
+            self._bar.remove_task(task)
+
     def close(self) -> None:
         """Remove the bar."""
         self._bar.stop()
+        if self._task is not None:  # the next grid has a bar of its own
+            self._bar.remove_task(self._task)
+            self._task = None

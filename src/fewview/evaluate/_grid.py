@@ -45,7 +45,7 @@ class Grid:
         way: classes per task; the data set's usual number when None.
         shot: supports per class; likewise.
         queries: queries per class; likewise.
-        splits: number of class splits, or `"all"`.
+        splits: number of class splits, `"all"`, or the numbers of some class splits.
         episodes: episodes per split.
         query_counts: `"balanced"` or `"dirichlet:A"`.
         missing: `"uniform"`, `"patterns"` (those of the data), `"class"`, or a rule of your own.
@@ -71,7 +71,7 @@ class Grid:
     way: int | None = None
     shot: int | None = None
     queries: int | None = None
-    splits: int | str = 10
+    splits: int | str | tuple[int, ...] = 10
     episodes: int = 40
     query_counts: str = "balanced"
     missing: str | MissingRule = "uniform"
@@ -90,8 +90,12 @@ class Grid:
             raise FewviewError("no methods given; 'fewview methods' shows what there is")
         if not self.etas:
             raise FewviewError("no missing rate given; try --eta 0,0.3,0.5")
-        if self.splits != "all" and (not isinstance(self.splits, int) or self.splits < 1):
-            raise FewviewError(f"splits is {self.splits!r}; give a number from 1 or 'all'")
+        count = self.splits if isinstance(self.splits, int) else len(self.splits)
+        if count < 1 or (isinstance(self.splits, str) and self.splits != "all"):
+            raise FewviewError(
+                f"splits is {self.splits!r}; give a number from 1 or 'all', or a tuple of numbers "
+                "of class splits"
+            )
         if self.episodes < 1:
             raise FewviewError(f"episodes is {self.episodes}; at least 1 per split is needed")
         if not isinstance(self.missing, MissingRule) and self.missing not in KINDS:
@@ -184,11 +188,12 @@ def splits_of(grid: Grid, source: Source) -> list[tuple[ClassSplit, int, int, in
     Where there is one fixed split, repetitions take further episodes of the same classes.
     """
     if grid.splits == "all":
-        found = source.every_split()
+        found = dict(enumerate(source.every_split()))
     else:
-        found = tuple(source.split(k, grid.seed) for k in range(int(grid.splits)))
+        numbers = grid.splits if isinstance(grid.splits, tuple) else range(int(grid.splits))
+        found = {k: source.split(k, grid.seed) for k in numbers}
     step = grid.episodes if source.fixed else 0
-    return [(split, k, k * step, k * step + grid.episodes) for k, split in enumerate(found)]
+    return [(split, k, k * step, k * step + grid.episodes) for k, split in found.items()]
 
 
 def plan(grid: Grid) -> list[Cell]:

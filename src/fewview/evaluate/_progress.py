@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
+from collections.abc import Iterator, Sequence
+from typing import TextIO, TypeVar
 
 from fewview.results._cells import Cell, Result
+
+Item = TypeVar("Item")
 
 
 class Progress:
@@ -32,6 +35,10 @@ class Progress:
 
     def failed(self, cell: Cell, reason: str) -> None:
         """A cell could not be computed."""
+
+    def track(self, items: Sequence[Item], text: str) -> Iterator[Item]:
+        """Give items one after another and tell how many are done; for work that is no cells."""
+        yield from items
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -84,6 +91,18 @@ class PlainProgress(Progress):
         """Write a line."""
         self._done += 1
         self.message(f"failed: {cell.describe()}: {reason}")
+
+    def track(self, items: Sequence[Item], text: str) -> Iterator[Item]:
+        """Write a line before the first item, and then if the last line is old enough."""
+        start = self._last = time.monotonic()
+        self.message(f"{text}: {len(items)}")
+        for done, item in enumerate(items):
+            now = time.monotonic()
+            if done and now - self._last >= self._interval:
+                self._last = now
+                left = describe_seconds((now - start) / done * (len(items) - done))
+                self.message(f"{text} [{done}/{len(items)}] ({left} left)")
+            yield item
 
 
 def describe_plan(total: int, reused: int, stale: int) -> str:

@@ -105,7 +105,12 @@ RUNNING = ("jobs", "cluster", "store", "open_set", "json_path")
 
 # The paper regenerated.
 REPRODUCE = {
-    "quick": Option("Fewer class splits and episodes: minutes per name.", bool),
+    "compute": Option(
+        "Compute here what the store does not have. Without it, and without --stored, recorded "
+        "results are shown.",
+        bool,
+    ),
+    "quick": Option("Fewer class splits and episodes: minutes per name, with --compute.", bool),
     "output": Option(
         "Write tables (Markdown, CSV, LaTeX) and figures (PDF, SVG, PNG, CSV) there. Figures go to "
         "./reproduction without it.",
@@ -113,6 +118,7 @@ REPRODUCE = {
         flags=("--output", "-o"),
     ),
     "plan": Option("List what is to be computed, and stop.", bool),
+    "rules": Option("With claims: list how each is judged, compute nothing, and stop.", bool),
     "device": replace(
         DEVICE,
         help="cpu, cuda or auto. Stored results of that kind of device are used without it; 'any' "
@@ -135,7 +141,15 @@ REPRODUCE = {
         "claims) are of a few tasks and made anew: minutes.",
         bool,
     ),
-    "only": Option("Run these methods alone, separated by commas."),
+    "record": Option(
+        "Write means to the recorded results, with --compute or --stored; numbers of figures 3, 4 "
+        "and 6 need matplotlib.",
+        bool,
+    ),
+    "records": Option(
+        "Folder of recorded results. Default: those that come with fewview.", metavar="DIR"
+    ),
+    "only": Option("These methods alone, separated by commas."),
     "solver": Option(
         "Of UGDA: exact, adam (Algorithm 1 as printed) or reference (the released code).",
         default="exact",
@@ -155,5 +169,5 @@ REPRODUCE = {
     "data_dir": DATA_DIR,
 }
 # Where nothing is shown, what shows has no options.
-ONLY_SHOWN = ("output", "stored", "features", "base_features")
+ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features")
 FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}

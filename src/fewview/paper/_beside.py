@@ -1,24 +1,54 @@
 """The paper's tables beside ours: ours, paper, difference, inside our range over class splits?
 
-Here are the nine tables and nothing else; figures are drawn elsewhere, sentences judged elsewhere.
+Here are the nine tables and what likely class splits give (`_likely_splits`); figures are drawn
+elsewhere, sentences judged elsewhere.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 
 from fewview.datasets._catalogue import get_spec, names
+from fewview.datasets._splits import class_split
+from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
-from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
+from fewview.paper._compute import (
+    Desk,
+    Gathered,
+    gather,
+    gather_all,
+    protocol_line,
+    shown,
+    versions_line,
+)
+from fewview.paper._likely_splits import (
+    SHARE,
+    Key,
+    Likely,
+    following_parts,
+    numbers_of,
+    paper_numbers,
+    weigh,
+)
 from fewview.paper._printed import ABLATION, METHODS, TABLES, TRAINED, PaperTable, Printed, printed
+from fewview.paper._recorded import options_of
 from fewview.paper._sheets import Sheet
-from fewview.paper._studies import Wish, data_of, has_data, is_stand_in, reachable
+from fewview.paper._studies import (
+    CANDIDATES,
+    WEIGHING,
+    Wish,
+    data_of,
+    has_data,
+    parts_of,
+    reachable,
+)
 
 COLUMNS = (
-    "dataset", "method", "eta", "ours", "se", "paper", "paper_se", "difference", "range_low",
-    "range_high", "inside", "splits", "episodes",
+    "dataset", "method", "eta", "ours", "se", "likely", "paper", "paper_se", "difference",
+    "range_low", "range_high", "inside", "splits", "episodes",
 )  # fmt: skip
 NOT_AVAILABLE = "not available"
 UNREACHABLE = "unreachable"
@@ -27,11 +57,21 @@ UNREACHABLE = "unreachable"
 def make_table(name: str, wish: Wish, desk: Desk, command: str) -> Sheet:
     """Compute (or look up) one of the nine tables and set it beside the paper's.
 
-    Where the data are absent, ours stays empty and a note says how to get them.
+    Where the data are absent, or nothing is recorded, ours stays empty and a note says what to do.
     """
-    if has_data(name, wish):
-        return compare(TABLES[name], gather_all(name, wish, desk), wish, command)
-    return compare(TABLES[name], (), wish, command, [how_to_get(name, wish)])
+    notes = [] if has_data(name, wish) else [how_to_get(name, wish)]
+    gathered: Sequence[Gathered] = ()
+    if desk.recorded:
+        try:
+            gathered, notes = gather_all(name, wish, desk), []
+        except FewviewError as error:
+            if options_of(wish) or wish.only:  # the paper's numbers were not what was asked for
+                raise
+            notes = [str(error), *notes]
+    elif not notes:
+        gathered = shown(name, gather_all(name, wish, desk), wish, desk)
+    likely = likely_means(name, wish, desk) if gathered else {}
+    return compare(TABLES[name], gathered, wish, command, notes, likely)
 
 
 def how_to_get(name: str, wish: Wish) -> str:
@@ -51,11 +91,12 @@ def compare(
     wish: Wish,
     command: str,
     notes: Sequence[str] = (),
+    likely: Mapping[Key, float] | None = None,
 ) -> Sheet:
     """Set our results beside the paper's table; what is not there is shown as not available."""
     rows = []
     for reference in table.datasets.values():
-        here = reference if table.name == "ablation" else data_of(table.name, wish)
+        here = reference if table.name == "ablation" else _runs_on(table, gathered, wish)
         views = get_spec(here).n_views if here in names() else _views(gathered)
         allowed = reachable(table.etas, views)
         for method in ABLATION if table.name == "ablation" else METHODS:
@@ -64,7 +105,8 @@ def compare(
                 absent = NOT_AVAILABLE if eta in allowed else UNREACHABLE
                 ours = {"ours": absent} if row is None else row | {"ours": row["accuracy"]}
                 theirs = _theirs(printed().get((table.name, reference, method, eta)), row)
-                rows.append(ours | theirs | {"dataset": here, "method": method, "eta": eta})
+                place = {"dataset": here, "method": method, "eta": eta}
+                rows.append(ours | theirs | place | {"likely": (likely or {}).get((method, eta))})
     return Sheet(
         name=table.name,
         title=f"{table.label}: {table.title}",
@@ -76,6 +118,42 @@ def compare(
         notes=(*notes, *_remarks(table, gathered, wish, rows)),
         summary=(summarise(rows),),
     )
+
+
+def _runs_on(table: PaperTable, gathered: Sequence[Gathered], wish: Wish) -> str:
+    """The data set of the results, which recorded ones know without looking for data."""
+    return str(gathered[0].part.grid.datasets[0]) if gathered else data_of(table.name, wish)
+
+
+def likely_means(name: str, wish: Wish, desk: Desk) -> dict[Key, float]:
+    """What methods give on the likely class splits of a table, by weight, as far as it is known.
+
+    Nothing is computed here: `fewview reproduce splits` does that.
+    """
+    if name not in CANDIDATES or wish.features is not None:
+        return {}
+    look = replace(desk, compute=False)
+    if desk.recorded:
+        every = _known("splits", replace(wish, only=()), look)
+        found = [item for item in every if item.part.tag == (name,)]
+    else:
+        found = [gather(part, look) for part in parts_of("splits", wish) if part.tag == (name,)]
+        found += [gather(part, look) for part in following_parts("splits", wish, found)]
+    likely = weigh(found[0], paper_numbers(name)) if found else None
+    if likely is None:
+        return {}
+    moments = {key: likely.moments(numbers_of(found, *key)) for key in paper_numbers(name)}
+    return {key: triple[0] for key, triple in moments.items() if triple is not None}
+
+
+def _known(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
+    """What is stored or recorded of a name; nothing where nothing is recorded."""
+    try:
+        return gather_all(name, wish, replace(desk, compute=False))
+    except FewviewError:
+        if desk.recorded:
+            return []
+        raise
 
 
 def _views(gathered: Sequence[Gathered]) -> int:
@@ -111,8 +189,9 @@ def _remarks(
 ) -> list[str]:
     """What a reader of the table has to know."""
     out = []
-    if table.name != "ablation" and is_stand_in(table.name, wish):
-        spec = get_spec(data_of(table.name, wish))
+    here = "" if table.name == "ablation" else _runs_on(table, gathered, wish)
+    if here in names() and get_spec(here).relation == "stand-in":
+        spec = get_spec(here)
         out.append(
             f"ours runs on the stand-in {spec.name} ({spec.note}): {spec.n_views} views instead "
             "of three, so digits cannot be compared; give your own features with --features"
@@ -147,4 +226,121 @@ def summarise(rows: Sequence[Row]) -> str:
     return (
         f"the paper's number lies inside our range over class splits in {sum(judged)} of "
         f"{len(judged)} cells; {mean}"
+    )
+
+
+# ---------------------------------------------------------------------- likely class splits
+
+
+LISTED = 10  # likely splits that are listed one by one, for the rows that weigh and for UGDA
+
+
+def make_splits(wish: Wish, desk: Desk, command: str) -> Sheet:
+    """Weigh class splits by the paper's own simple rows; set what all methods give there beside."""
+    gathered = gather_all("splits", wish, desk)
+    rows: list[Row] = []
+    summary = []
+    for first in gathered:
+        (name,) = first.part.tag
+        likely = weigh(first, paper_numbers(name)) if first.part.role == "candidates" else None
+        if likely is None:
+            continue
+        found = [item for item in gathered if item.part.tag == (name,)]
+        # The tables' class splits as far as they are known; the tables compute them.
+        usual = _known(name, wish, desk)
+        (dataset,) = first.part.grid.datasets
+        for method in METHODS:
+            for row in _split_rows(name, str(dataset), method, likely, found, usual):
+                rows.append({"dataset": dataset, "method": method} | row)
+        summary.append(_judge_splits(name, likely, found, usual))
+    if not rows:
+        raise FewviewError(
+            "no class split has been weighed: nothing is stored, or no data set is here; run "
+            "'fewview reproduce splits' without --stored, and see 'fewview data list'"
+        )
+    etas = dict.fromkeys(f"{eta:g}" for eta in TABLES["cub"].etas)
+    return Sheet(
+        name="splits",
+        title="Class splits that the paper may have used, and what methods give on them",
+        columns=("dataset", "method", "class_splits", "weight", *etas),
+        rows=rows,
+        protocol=protocol_line(gathered, wish),
+        versions=versions_line(gathered),
+        command=command,
+        notes=(
+            f"weights: likelihood of each class split given the paper's rows of "
+            f"{' and '.join(WEIGHING)} at all rates, and of nothing else; likely splits hold "
+            f"{SHARE:.0%} of the weight, or are the heaviest ones",
+            "rows: the paper; likely: mean over likely splits by weight, with the weight that was "
+            "run; spread: deviation over them; mean of N: over N class splits; the heaviest "
+            "splits by number and novel classes",
+        ),
+        summary=summary,
+    )
+
+
+def _split_rows(
+    name: str,
+    dataset: str,
+    method: str,
+    likely: Likely,
+    found: Sequence[Gathered],
+    usual: Sequence[Gathered],
+) -> Iterator[Row]:
+    """The rows of one method: paper, likely splits, all splits, and single splits."""
+    etas = TABLES[name].etas
+    paper = paper_numbers(name)
+    yield {"class_splits": "paper"} | {f"{eta:g}": paper[method, eta].accuracy for eta in etas}
+    numbers = {eta: numbers_of(found, method, eta) for eta in etas}
+    moments = {eta: likely.moments(numbers[eta]) for eta in etas}
+    known = {eta: triple for eta, triple in moments.items() if triple is not None}
+    if known:
+        held = {"weight": min(triple[2] for triple in known.values())}
+        yield {"class_splits": "likely"} | held | {f"{e:g}": t[0] for e, t in known.items()}
+        if any(len(likely.top.keys() & numbers[eta].keys()) > 1 for eta in etas):
+            yield {"class_splits": "spread"} | {f"{e:g}": t[1] for e, t in known.items()}
+    # All candidates where they were run, else the class splits of the table.
+    wide = numbers if method in WEIGHING else {e: _whole(usual, method, e) for e in etas}
+    means = {f"{e:g}": sum(row.values()) / len(row) for e, row in wide.items() if row}
+    if means:
+        yield {"class_splits": f"mean of {max(map(len, wide.values()))}"} | means
+    if method in (*WEIGHING, "UGDA"):
+        for split in [s for s in likely.top if any(s in row for row in numbers.values())][:LISTED]:
+            novel = " ".join(map(str, class_split(dataset, split).novel))
+            head = {"class_splits": f"split {split}: {novel}", "weight": likely.weights[split]}
+            yield head | {f"{e:g}": row.get(split) for e, row in numbers.items()}
+
+
+def _whole(usual: Sequence[Gathered], method: str, eta: float) -> dict[int, float]:
+    """Accuracies on the class splits of a table, or none while some are missing."""
+    numbers = numbers_of(usual, method, eta)
+    expected = sum(item.part.n_splits for item in usual if method in item.part.methods)
+    return numbers if len(numbers) == expected else {}
+
+
+def _judge_splits(
+    name: str, likely: Likely, found: Sequence[Gathered], usual: Sequence[Gathered]
+) -> str:
+    """How far the likely splits go, and how far from the paper UGDA is with and without them."""
+    gaps: dict[str, list[float]] = {"class splits": [], "likely splits": []}
+    for (method, eta), number in paper_numbers(name).items():
+        mean = likely.moments(numbers_of(found, method, eta)) if "UGDA" in method else None
+        all_splits = _whole(usual, method, eta) if "UGDA" in method else {}
+        if mean is not None:
+            gaps["likely splits"].append(mean[0] - number.accuracy)
+        if all_splits:
+            gaps["class splits"].append(
+                sum(all_splits.values()) / len(all_splits) - number.accuracy
+            )
+    told = [
+        f"{sum(values) / len(values):+.1f} over {where} ({len(values)} cells)"
+        for where, values in gaps.items()
+        if values
+    ]
+    ours = f"; UGDA and its combinations minus the paper: {', '.join(told)}" if told else ""
+    return (
+        f"{name}: {len(likely.weights)} class splits weighed, {len(likely.top)} likely ones hold "
+        f"{sum(likely.top.values()):.2f} of the weight; the heaviest is chi-squared "
+        f"{likely.distance:.1f} for {likely.n_numbers} numbers from the paper (p "
+        f"{likely.p_value:.2g}){ours}"
     )

@@ -9,18 +9,37 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
+from fewview.engine._registry import create
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._options import store_path
-from fewview.evaluate._progress import Progress
+from fewview.evaluate._progress import Progress, describe_seconds
 from fewview.evaluate._runner import run
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
+from fewview.paper._likely_splits import following_parts
+from fewview.paper._recorded import (
+    FOLDER,
+    IDENTITY,
+    RUNS,
+    digest,
+    identity,
+    not_recorded,
+    options_of,
+    read,
+    read_json,
+    read_rows,
+    told,
+    write,
+)
 from fewview.paper._studies import Part, Wish, parts_of
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE, Store
@@ -45,6 +64,9 @@ class Desk:
     cluster: str | None = None  # address of a Dask scheduler that computes instead
     progress: Progress = field(default_factory=Progress)
     compute: bool = True  # False only reads what is stored
+    recorded: bool = False  # show the recorded results of a folder instead, without data or store
+    records: Path = FOLDER
+    expected: dict[str, float] = field(default_factory=dict)  # seconds by cell, of those to compute
 
     def __post_init__(self) -> None:
         for other in self.others:
@@ -78,6 +100,8 @@ def as_typed(options: Mapping[str, Any], progress: Progress) -> tuple[Wish, Desk
         cluster=options["cluster"],
         progress=progress,
         compute=not options.get("stored", False),
+        recorded=not options["compute"] and not options.get("stored", False),
+        records=Path(options.get("records") or FOLDER),
     )
     return wish, desk
 
@@ -125,6 +149,51 @@ class Gathered:
         """Kinds of device that the results come from."""
         return tuple(sorted({result.cell.device for result in self.results.values()}))
 
+    @property
+    def versions(self) -> set[str]:
+        """Versions stored with the results, as JSON."""
+        return {result.versions for result in self.results.values()}
+
+    @property
+    def task(self) -> Row | None:
+        """Data set, way, shot, queries, and whether there is one fixed class split."""
+        names = ("dataset", "way", "shot", "queries", "fixed")
+        return {name: getattr(self.cells[0], name) for name in names} if self.cells else None
+
+
+@dataclass(frozen=True)
+class Recalled(Gathered):
+    """Recorded rows of a part, which need no data, no plan and no store."""
+
+    recorded: tuple[Row, ...] = ()  # as `_recorded.read` gives them
+    runs: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """One row per method and missing rate."""
+        return [told(row) for row in self.recorded]
+
+    def per_split(self, method: str, eta: float) -> dict[int, float]:
+        """Mean accuracy in percent of every class split."""
+        row = self.row(method, eta)
+        return {} if row is None else dict(row["split_means"])
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Kinds of device that the results come from."""
+        return tuple(sorted({row["device"] for row in self.recorded}))
+
+    @property
+    def versions(self) -> set[str]:
+        """Versions recorded with the results, as JSON."""
+        found = (self.runs.get(row["run"], {}).get("versions", {}) for row in self.recorded)
+        return {json.dumps(versions, sort_keys=True) for versions in found}
+
+    @property
+    def task(self) -> Row | None:
+        """Data set, way, shot, queries, and whether there is one fixed class split."""
+        return self.recorded[0] if self.recorded else None
+
 
 def kinds_of(device: str) -> tuple[str, ...]:
     """Kinds of device whose stored results count, the preferred one first."""
@@ -165,6 +234,13 @@ def stored(
     return out, results
 
 
+def _look_up(part: Part, desk: Desk) -> Gathered:
+    """What the stores have of a part."""
+    cells = planned(part.grid)
+    found, results = stored(cells, part.grid.device, [desk.path, *desk.others])
+    return Gathered(part, tuple(found), results)
+
+
 def gather(part: Part, desk: Desk) -> Gathered:
     """Find or compute the results of one part."""
     grid = part.grid
@@ -174,8 +250,12 @@ def gather(part: Part, desk: Desk) -> Gathered:
     if not desk.compute:
         return Gathered(part, tuple(cells), results)
     complete = len({cell.hash for cell in cells}) == len(results)
-    told = f": all {len(results)} cells are stored" if complete else ""
-    desk.progress.message(f"{part.describe()}{told}{copied}")
+    words = f": all {len(results)} cells are stored" if complete else ""
+    left = sum(desk.expected.values())
+    words += f" (about {describe_seconds(left)} left of all)" if left and not complete else ""
+    desk.progress.message(f"{part.describe()}{words}{copied}")
+    for cell in cells:
+        desk.expected.pop(cell.hash, None)
     if complete:
         return Gathered(part, tuple(cells), results)
     if grid.device == ANY_DEVICE:
@@ -193,8 +273,161 @@ def gather(part: Part, desk: Desk) -> Gathered:
 
 
 def gather_all(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
-    """Find or compute all that a name needs."""
-    return [gather(part, desk) for part in parts_of(name, wish)]
+    """Find or compute all that a name needs and what follows from that, or recall the record."""
+    if desk.recorded:
+        return list(recall(name, wish, desk.records))
+    first = [gather(part, desk) for part in parts_of(name, wish)]
+    return first + [gather(part, desk) for part in following_parts(name, wish, first)]
+
+
+class NoResultsError(FewviewError):
+    """A table or figure has nothing to show."""
+
+
+def shown(name: str, gathered: Sequence[Gathered], wish: Wish, desk: Desk) -> Sequence[Gathered]:
+    """Return what was gathered for a name; it is an error when there is nothing to show in it."""
+    if any(item.rows for item in gathered):
+        return gathered
+    if not gathered:
+        parts = parts_of(name, replace(wish, only=()))
+        raise nothing_left(name, wish, [text for part in parts for text in part.methods.values()])
+    total = sum(len(item.cells) for item in gathered)
+    failures = [why for item in gathered for _, why in item.failures]
+    if failures:
+        why = f"all of its {total} results failed; the first: {failures[0]}"
+    else:
+        why = f"none of its {total} results is in {desk.path}; leave out --stored to compute them"
+    raise NoResultsError(f"{name}: nothing to show: {why}")
+
+
+def nothing_left(name: str, wish: Wish, methods: Iterable[str]) -> NoResultsError:
+    """Say that `--only` names none of the methods of a table or figure."""
+    known = ", ".join(dict.fromkeys(text.partition(":")[0] for text in methods))
+    return NoResultsError(
+        f"{name}: nothing to show: --only {','.join(wish.only)} is none of its methods ({known})"
+    )
+
+
+def lacking(gathered: Sequence[Gathered], wish: Wish) -> list[str]:
+    """Notes of a figure that has not all of its lines: which are missing."""
+    out = [f"only {', '.join(wish.only)}: other lines are left out"] if wish.only else []
+    gaps = []
+    for item in gathered:
+        place = " ".join(map(str, item.part.tag))
+        for label, text in item.part.methods.items():
+            rates = [f"{eta:g}" for eta in item.part.grid.etas if item.row(text, eta) is None]
+            if rates:
+                gaps.append(f"{place} {label} (eta {', '.join(rates)})".strip())
+    return [*out, f"missing, no results: {'; '.join(gaps)}"] if gaps else out
+
+
+# ---------------------------------------------------------------------- recorded results
+
+
+def recall(name: str, wish: Wish, folder: Path = FOLDER) -> list[Recalled]:
+    """The recorded parts of a name; nothing recorded is an error that says what to type."""
+    rows = [
+        row
+        for row in read(name, wish, folder)
+        if not wish.only or row["method"].partition(":")[0] in wish.only
+    ]
+    if not rows:
+        raise not_recorded(name, wish, folder)
+    runs = read_json(folder / RUNS)
+    return [_recalled(tuple(some), runs) for _, some in groupby(rows, key=_same_part)]
+
+
+def _same_part(row: Row) -> tuple[Any, ...]:
+    """What rows of one part have in common."""
+    own = tuple(row[name] for name in IDENTITY if name not in ("label", "eta"))
+    return (*own, len(row["split_means"]), row["episodes"])
+
+
+def _recalled(rows: tuple[Row, ...], runs: Mapping[str, Any]) -> Recalled:
+    first, splits = rows[0], len(rows[0]["split_means"])
+    methods = {row["label"]: row["method"] for row in rows}
+    grid = Grid(
+        datasets=(first["dataset"],), methods=tuple(methods.values()),
+        etas=tuple(sorted({row["eta"] for row in rows})), way=first["way"], shot=first["shot"],
+        queries=first["queries"], splits=splits, episodes=first["episodes"] // splits,
+        query_counts=first["query_counts"], seed=first["seed"], scaling="paper", padding="paper",
+    )  # fmt: skip
+    part = Part(first["role"], grid, first["tag"], methods)
+    return Recalled(part, (), {}, recorded=rows, runs=runs)
+
+
+def record(name: str, wish: Wish, desk: Desk) -> str:
+    """Write what the store has of a name into the folder of recorded results; say what was done.
+
+    Only rows all of whose cells are there are recorded.
+    """
+    reader = replace(desk, compute=False, recorded=False)
+    gathered = gather_all(name, wish, reader)
+    # All that the study has, what was planned from its first results, and with --only what is there
+    # of other methods.
+    every = parts_of(name, replace(wish, only=()))
+    order = [key for part in every for key in _identities(part, planned(part.grid))]
+    order += [key for item in gathered for key in _identities(item.part, item.cells)]
+    order += [identity(row) for row in (read(name, wish, desk.records) if wish.only else ())]
+    order = list(dict.fromkeys(order))
+    fresh: list[Row] = []
+    runs: dict[str, Any] = {}
+    settings: dict[str, str] = {}
+    partial = 0
+    for item in gathered:
+        for row in item.rows:
+            wanted = [c for c in item.cells if (c.method, c.eta) == (row["method"], row["eta"])]
+            found = [item.results[c.hash] for c in wanted if c.hash in item.results]
+            if len(found) < len(wanted):
+                partial += 1
+                continue
+            device = " and ".join(sorted({result.cell.device for result in found}))
+            versions = _merged({result.versions for result in found})
+            words = ("fewview reproduce NAME --compute", options_of(wish))
+            here = device if device in ("cpu", "cuda") else ANY_DEVICE
+            command = " ".join(filter(None, (*words, f"--device {here}")))
+            run_of_it = {"versions": versions, "device": device, "command": command}
+            key = digest(json.dumps(run_of_it, sort_keys=True))
+            runs[key] = run_of_it
+            settings[digest(wanted[0].parameters)] = wanted[0].parameters
+            fresh.append(
+                dict(zip(IDENTITY, _identity(item.part, wanted[0]), strict=True))
+                | {name: row[name] for name in ("method", "accuracy", "se", "balanced_accuracy")}
+                | {"version": wanted[0].method_version, "settings": digest(wanted[0].parameters),
+                   "low": row["split_low"], "high": row["split_high"],
+                   "episodes": row["n_episodes"],
+                   "split_means": item.per_split(row["method"], row["eta"]),
+                   "seconds_per_episode": row["seconds"] / row["n_episodes"],
+                   "seconds_base_per_split": row["seconds_base"] / len(wanted),
+                   "device": device, "computed": max(result.created for result in found)[:10],
+                   "data": wanted[0].data_checksum[:8], "run": key}
+            )  # fmt: skip
+    total = write(name, wish, fresh, order, (runs, settings), desk.records)
+    short = f"; {partial} not recorded because some of their cells are missing" if partial else ""
+    return f"{name}: {len(fresh)} rows recorded, {total} of {len(order)} are there now{short}"
+
+
+def _identity(part: Part, cell: Cell) -> tuple[Any, ...]:
+    labels = {text: label for label, text in part.methods.items()}
+    here = {"role": part.role, "tag": part.tag, "label": labels[cell.method]}
+    return identity({name: here[name] if name in here else getattr(cell, name)
+                     for name in IDENTITY})  # fmt: skip
+
+
+def _identities(part: Part, cells: Sequence[Cell]) -> list[tuple[Any, ...]]:
+    """Identities of the rows of a part, by line and then by missing rate."""
+    places = {text: place for place, text in enumerate(part.methods.values())}
+    ordered = sorted(cells, key=lambda cell: (cell.dataset, places[cell.method], cell.eta))
+    return list(dict.fromkeys(_identity(part, cell) for cell in ordered))
+
+
+def _merged(texts: Iterable[str]) -> dict[str, str]:
+    """Versions of several results, those of a library one after another."""
+    known: dict[str, set[str]] = {}
+    for text in texts:
+        for name, value in json.loads(text).items():
+            known.setdefault(name, set()).update(str(value).split(" and "))
+    return {name: " and ".join(sorted(known[name])) for name in sorted(known)}
 
 
 def _place(cell: Cell) -> tuple[Any, ...]:
@@ -245,11 +478,11 @@ def compute_all(names: Sequence[str], wish: Wish, desk: Desk) -> list[tuple[Cell
     """Compute everything that some names need, and nothing else; return what failed, and why."""
     failures: list[tuple[Cell, str]] = []
     for name in names:
-        parts, why = _parts_or_why(name, wish)
+        _, why = _parts_or_why(name, wish)
         if why:
             desk.progress.message(f"{name}: {why}")
-        for part in parts:
-            failures += gather(part, desk).failures
+        for item in () if why else gather_all(name, wish, desk):
+            failures += item.failures
     return failures
 
 
@@ -260,12 +493,149 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
         parts, why = _parts_or_why(name, wish)
         if why:
             rows.append((name, 0, 0, 0, why))
-        for part in parts:
-            cells = planned(part.grid)
-            there = len(stored(cells, part.grid.device, [desk.path, *desk.others])[1])
-            total = len({cell.hash for cell in cells})
-            rows.append((name, total, there, total - there, part.describe()))
+        found = [_look_up(part, desk) for part in parts]
+        found += [_look_up(part, desk) for part in following_parts(name, wish, found)]
+        for item in found:
+            total, there = len({cell.hash for cell in item.cells}), len(item.results)
+            rows.append((name, total, there, total - there, item.part.describe()))
     return [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
+
+
+# ---------------------------------------------------------------------- how long it takes
+
+PROBE_SECONDS = 15.0  # at most so long are methods timed before a run
+PROBE_EPISODES = 3
+FEW_ITERATIONS = 3
+
+
+def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
+    """Say how long computing what is not stored will take here, before it starts.
+
+    Some methods are timed on a few tasks. What was recorded of the others is scaled by how much
+    slower or faster than recorded those were.
+    """
+    lacking: dict[str, tuple[Cell, Grid]] = {}
+    for name in names:
+        for part in _parts_or_why(name, wish)[0]:
+            cells = planned(part.grid)
+            cells, found = stored(cells, part.grid.device, [desk.path, *desk.others])
+            lacking |= {c.hash: (c, part.grid) for c in cells if c.hash not in found}
+    if not lacking:
+        desk.progress.message("all cells are stored, nothing is computed")
+        return
+    groups: dict[tuple[str, str], list[str]] = {}
+    for key, (cell, _) in lacking.items():
+        groups.setdefault((cell.dataset, cell.method), []).append(key)
+    desk.progress.message(
+        f"{len(lacking)} cells to compute; timing methods for at most {PROBE_SECONDS:.0f} s to see "
+        "how long that takes"
+    )
+    known = _recorded_seconds(desk.records)
+    here = {} if desk.cluster else _probe(groups, lacking, known)
+    factors = [
+        sum(here[group]) / sum(known[group]) for group in here if sum(known.get(group, ())) > 0
+    ]
+    factor = sorted(factors)[len(factors) // 2] if factors else 1.0
+    unknown: set[str] = set()
+    for group, keys in groups.items():
+        method = _family(group[1])
+        same = [other for other in here if _family(other[1]) == method]
+        if group in here:
+            per_episode, base = here[group]
+        elif group in known:
+            paired = [sum(here[one]) / sum(known[one]) for one in same if sum(known.get(one, ()))]
+            scale = paired[0] if paired else factor
+            per_episode, base = (scale * seconds for seconds in known[group])
+        elif same:  # the same on another data set
+            per_episode, base = here[next((o for o in same if o[0] == group[0]), same[0])]
+        else:
+            unknown.add(method)
+            continue
+        bases = len({(lacking[key][0].split, lacking[key][0].seed) for key in keys})
+        for key in keys:
+            episodes = lacking[key][0].n_episodes
+            desk.expected[key] = per_episode * episodes + base * bases / len(keys)
+    slots = max(1, min(desk.jobs, os.cpu_count() or 1))
+    for key in desk.expected:
+        desk.expected[key] /= slots
+    text = f"estimate: about {describe_seconds(sum(desk.expected.values()))} here"
+    text += f" ({len(here)} methods timed{', others as recorded' if known else ''})"
+    if desk.cluster:
+        text = "estimate: as recorded, " + text.partition(": ")[2] + "; a cluster shares that"
+    if unknown:
+        text += f"; not counting {', '.join(sorted(unknown))}, of which no time is known"
+    desk.progress.message(text)
+
+
+def _family(method: str) -> str:
+    """Methods that take about the same time: the name and the settings that make it slow."""
+    slow = ("solver=", "latent_dim=", "preset=", "rectifier=")
+    name, *settings = method.split(":")
+    return ":".join([name, *(text for text in settings if text.startswith(slow))])
+
+
+def _recorded_seconds(folder: Path) -> dict[tuple[str, str], tuple[float, float]]:
+    """Seconds per episode and per preparation, by data set and method, of all recorded rows."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for path in sorted(folder.glob("*.csv")):
+        for row in read_rows(path):
+            times = (row["seconds_per_episode"], row["seconds_base_per_split"])
+            found.setdefault((row["dataset"], row["method"]), []).append(times)
+    return {
+        group: (sum(a for a, _ in times) / len(times), sum(b for _, b in times) / len(times))
+        for group, times in found.items()
+    }
+
+
+def _probe(
+    groups: Mapping[tuple[str, str], Sequence[str]],
+    lacking: Mapping[str, tuple[Cell, Grid]],
+    known: Mapping[tuple[str, str], tuple[float, float]],
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Time one small cell per kind of method while there is time, the cheapest first."""
+    out: dict[tuple[str, str], tuple[float, float]] = {}
+    end = time.monotonic() + PROBE_SECONDS
+    # Training networks to see how long it takes would take too long.
+    plain = [group for group in groups if not create(group[1].partition(":")[0]).tags.trained]
+    plain.sort(key=lambda group: ("=adam" in group[1], sum(known.get(group, (0.0,)))))
+    # First every kind of method once, then on the other data sets.
+    kinds = {_family(group[1]): group for group in reversed(plain)}
+    places = {(_family(group[1]), group[0]): group for group in reversed(plain)}
+    for group in dict.fromkeys([*reversed(kinds.values()), *reversed(places.values())]):
+        if time.monotonic() > end:
+            break
+        cell, grid = lacking[groups[group][0]]
+        few = replace(
+            grid, etas=(cell.eta,), splits=1, episodes=min(PROBE_EPISODES, grid.episodes),
+            device="auto" if grid.device == ANY_DEVICE else grid.device,
+        )  # fmt: skip
+        times = _timed(group[1], few)
+        if times is not None:
+            out[group] = times
+    return out
+
+
+def _timed(method: str, grid: Grid) -> tuple[float, float] | None:
+    """Seconds per episode and per preparation; None where the method fails."""
+    if "solver=adam" not in method:
+        return _timed_once(method, grid)
+    # Algorithm 1 is timed for few of its iterations on one task.
+    settings = [text for text in method.split(":") if not text.startswith("n_iter=")]
+    one, few = (
+        _timed_once(":".join([*settings, f"n_iter={count}"]), replace(grid, episodes=1))
+        for count in (1, 1 + FEW_ITERATIONS)
+    )
+    if one is None or few is None:
+        return None
+    iterations = int(getattr(create(method), "n_iter", 1))
+    step = max(few[0] - one[0], 0.0) / FEW_ITERATIONS
+    return one[0] + (iterations - 1) * step, one[1]
+
+
+def _timed_once(method: str, grid: Grid) -> tuple[float, float] | None:
+    found = run(replace(grid, methods=(method,))).results.values()
+    times = [(result.seconds / result.cell.n_episodes, result.seconds_base) for result in found]
+    return times[0] if times else None
 
 
 # ---------------------------------------------------------------------- how it was run
@@ -285,17 +655,17 @@ def _shapes(gathered: Sequence[Gathered]) -> str:
     """Class splits, episodes and tasks, each with the methods or data sets that have them."""
     counts: dict[str, list[str]] = {}
     tasks: dict[str, list[str]] = {}
-    sets = {item.cells[0].dataset for item in gathered if item.cells}
+    sets = {item.task["dataset"] for item in gathered if item.task}
     for item in gathered:
-        for cell in item.cells[:1]:
-            grid = item.part.grid
-            kind = "repetitions of the one class split" if cell.fixed else "class splits"
-            text = f"{grid.splits} {kind} x {grid.episodes} episodes"
+        if item.task:
+            grid, task = item.part.grid, item.task
+            kind = "repetitions of the one class split" if task["fixed"] else "class splits"
+            text = f"{item.part.n_splits} {kind} x {grid.episodes} episodes"
             # Several sets are told apart by their names, one set by the methods run on it.
-            names = [cell.dataset] if len(sets) > 1 else grid.methods
+            names = [task["dataset"]] if len(sets) > 1 else grid.methods
             counts.setdefault(text, []).extend(name.partition(":")[0] for name in names)
-            task = f"{cell.way}-way {cell.shot}-shot, {cell.queries} queries per class"
-            tasks.setdefault(task, []).append(cell.dataset)
+            words = f"{task['way']}-way {task['shot']}-shot, {task['queries']} queries per class"
+            tasks.setdefault(words, []).append(task["dataset"])
     return "; ".join(
         text if len(found) == 1 else f"{text} for {', '.join(dict.fromkeys(names))}"
         for found in (counts, tasks)
@@ -305,14 +675,8 @@ def _shapes(gathered: Sequence[Gathered]) -> str:
 
 def versions_line(gathered: Sequence[Gathered] = (), *more: str) -> str:
     """Versions as stored with results and as `more` has them (JSON), or of this process."""
-    texts = [result.versions for item in gathered for result in item.results.values()]
-    known: dict[str, set[str]] = {}
-    for text in {*texts, *more}:
-        for name, value in json.loads(text).items():
-            known.setdefault(name, set()).add(str(value))
+    known = _merged({text for item in gathered for text in item.versions}.union(more))
     if not known:
         return f"fewview {__version__}, python {platform.python_version()}"
     order = ("fewview", "python", "numpy", "scipy", "sklearn", "torch")
-    return ", ".join(
-        f"{name} {' and '.join(sorted(known[name]))}" for name in order if name in known
-    )
+    return ", ".join(f"{name} {known[name]}" for name in order if name in known)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fewview.ground._rows import Row
-from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
+from fewview.paper._compute import (
+    Desk,
+    Gathered,
+    gather_all,
+    lacking,
+    protocol_line,
+    shown,
+    versions_line,
+)
 from fewview.paper._pictures import SMALL, Picture, dress, look, method_legend, new_figure
 from fewview.paper._printed import METHODS, SHORT
 from fewview.paper._sheets import Sheet
@@ -32,7 +40,8 @@ if TYPE_CHECKING:
 
 def make_curves(name: str, wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw `figure5`, `figure7` or one of the studies beyond the paper."""
-    return draw_curves(name, gather_all(name, wish, desk), wish, command)
+    gathered = shown(name, gather_all(name, wish, desk), wish, desk)
+    return draw_curves(name, gathered, wish, command)
 
 
 class Drawn(NamedTuple):
@@ -57,7 +66,7 @@ def draw_curves(name: str, gathered: Sequence[Gathered], wish: Wish, command: st
         protocol=drawn.protocol or protocol_line(gathered, wish),
         versions=versions_line(gathered),
         command=command,
-        notes=drawn.notes,
+        notes=(*drawn.notes, *lacking(gathered, wish)),
     )
     return Picture(sheet=sheet, figure=drawn.figure)
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from fewview.drawing._charts import save_figure
 from fewview.drawing._looks import COLOURS, look_at, looks
-from fewview.ground._rows import Row, render
-from fewview.paper._sheets import Sheet, write_texts
+from fewview.ground._rows import Row
+from fewview.paper._sheets import Sheet, csv_of, write_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,12 +58,7 @@ class Picture:
             out += save_figure(self.figure, Path(folder) / f"{name}.{ending}")
         texts = {f"{name}.csv": self.sheet.csv()}
         if self.points:
-            rows = [
-                {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in point.items()}
-                for point in self.points
-            ]
-            columns = list(dict.fromkeys(column for row in rows for column in row))
-            texts[f"{name}_points.csv"] = render(rows, columns, "csv") + "\n"
+            texts[f"{name}_points.csv"] = csv_of(self.points)
         texts[f"{name}.md"] = f"![{name}]({name}.svg)\n\n" + self.sheet.markdown()
         return out + write_texts(folder, texts)
 

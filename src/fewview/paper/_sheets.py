@@ -28,6 +28,7 @@ class Sheet:
     command: str
     notes: Sequence[str] = ()
     summary: Sequence[str] = ()
+    details: Sequence[Row] = ()  # written beside it, where they are more than can be read
 
     def head(self) -> list[str]:
         """Lines above the table."""
@@ -88,7 +89,16 @@ class Sheet:
     def write(self, folder: str | PathLike[str]) -> list[Path]:
         """Write Markdown, CSV and LaTeX into a folder."""
         forms = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
-        return write_texts(folder, {f"{self.name}.{end}": text for end, text in forms.items()})
+        texts = {f"{self.name}.{end}": text for end, text in forms.items()}
+        if self.details:
+            texts[f"{self.name}_details.csv"] = csv_of(self.details)
+        return write_texts(folder, texts)
+
+
+def csv_of(rows: Sequence[Row]) -> str:
+    """Rows as CSV, with all the columns that any of them has and six digits."""
+    texts = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows]
+    return render(texts, list(dict.fromkeys(name for row in rows for name in row)), "csv") + "\n"
 
 
 def write_texts(folder: str | PathLike[str], texts: Mapping[str, str]) -> list[Path]:

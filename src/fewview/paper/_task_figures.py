@@ -7,7 +7,7 @@ The loss of figure 4 is also evidence for a claim; it is followed here alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -16,11 +16,21 @@ import torch
 from numpy.typing import NDArray
 
 from fewview.engine._registry import names as method_names
+from fewview.evaluate._progress import Progress
 from fewview.evaluate._workbench import versions
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.methods.ugda._ugda import UGDA
-from fewview.paper._compute import Desk, Gathered, gather_all, protocol_line, versions_line
+from fewview.paper._compute import (
+    Desk,
+    Gathered,
+    NoResultsError,
+    gather_all,
+    lacking,
+    nothing_left,
+    protocol_line,
+    versions_line,
+)
 from fewview.paper._embeddings import Cloud, Floats, latent_cloud, plain, set_stage, tsne
 from fewview.paper._pictures import (
     MEDIUM,
@@ -34,6 +44,7 @@ from fewview.paper._pictures import (
     new_figure,
 )
 from fewview.paper._printed import SHORT
+from fewview.paper._recorded import read_json, stem
 from fewview.paper._sheets import Sheet
 from fewview.paper._studies import MARGINAL, Wish, adam_solver, aggregator_methods, has_data
 
@@ -56,12 +67,19 @@ CHUNK = 10  # tasks at once
 
 def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
     """Draw figure 3 on animal where it is present, else on birds200."""
+    asked = {
+        panel: text
+        for panel, text in SPACES.items()
+        if not wish.only or text.partition(":")[0] in wish.only
+    }
+    if not asked:
+        raise nothing_left("figure3", wish, SPACES.values())
     dataset = "animal" if has_data("animal", wish) else "birds200"
     stage = set_stage(dataset, 0.3, wish)
     known = method_names()
     clouds: dict[str, Cloud] = {}
     troubles: dict[str, str] = {}
-    for panel, text in SPACES.items():
+    for panel, text in desk.progress.track(list(asked.items()), "spaces of figure 3"):
         if text.partition(":")[0] not in known:
             continue
         try:
@@ -70,7 +88,11 @@ def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
             raise
         except Exception as error:  # one broken method must not cost the other panels
             troubles[panel] = f"failed: {type(error).__name__}: {error}"
-    return draw_figure3(clouds, dataset, stage.task.way, stage.task.queries, command, troubles)
+    if not clouds:
+        raise NoResultsError(f"figure3: nothing to show: {troubles or 'no method is available'}")
+    return draw_figure3(
+        clouds, dataset, stage.task.way, stage.task.queries, command, troubles, desk.progress
+    )
 
 
 def draw_figure3(
@@ -80,13 +102,15 @@ def draw_figure3(
     queries: int,
     command: str,
     troubles: Mapping[str, str] = MappingProxyType({}),
+    progress: Progress | None = None,
 ) -> Picture:
     """Draw the panels; `troubles` say why a method has no cloud, "not available" otherwise."""
     figure = new_figure(3.9)
     axes = figure.subplots(2, 4).ravel()
     rows: list[Row] = []
     points: list[Row] = []
-    for axis, panel in zip(axes, SPACES, strict=False):
+    drawn = (progress or Progress()).track(list(SPACES), "maps of figure 3")
+    for axis, panel in zip(axes, drawn, strict=False):
         cloud = clouds.get(panel)
         if cloud is None:
             bare(axis, panel)
@@ -137,13 +161,25 @@ class Way:
     clouds: dict[int, Cloud]
 
 
-def follow(dataset: str, wish: Wish, count: int) -> Way:
+def loss_paths(wish: Wish, desk: Desk, count: int) -> dict[str, Floats]:
+    """Losses per anchor [iterations, tasks] of the data sets that are there.
+
+    Recorded are means over tasks alone, so that they are of one task each.
+    """
+    if desk.recorded:
+        kept = read_json(desk.records / f"{stem('figure4', wish)}.json").get("losses", {})
+        return {name: np.array(kept[name])[:, None] for name in AGGREGATED if name in kept}
+    there = [dataset for dataset in AGGREGATED if has_data(SHORT[dataset], wish)]
+    return {dataset: follow(dataset, wish, count, desk.progress).loss for dataset in there}
+
+
+def follow(dataset: str, wish: Wish, count: int, progress: Progress) -> Way:
     """Run Algorithm 1 (`solver=adam`) on the first tasks of class split 0 at rate 0.5."""
     stage = set_stage(dataset, 0.5, wish, count=count)
-    method, prepared, batch = stage.prepare(adam_solver(dataset))
+    method, prepared, batch = stage.prepare(adam_solver(dataset, wish.quick))
     truth = cast(Any, batch.query_labels)[0].cpu().numpy()
     losses, clouds = [], {}
-    for k in range(count):
+    for k in progress.track(range(count), f"loss of the aggregator on {SHORT[dataset]}, tasks"):
         trace = cast(UGDA, method).trace(
             batch.tasks(slice(k, k + 1)).without_query_labels(),
             cast(Any, prepared.state),
@@ -157,47 +193,53 @@ def follow(dataset: str, wish: Wish, count: int) -> Way:
     return Way(np.concatenate(losses, axis=1), clouds)
 
 
+def _needs_ugda(name: str, wish: Wish) -> None:
+    """These figures are about UGDA alone."""
+    if wish.only and "ugda" not in wish.only:
+        raise nothing_left(name, wish, ["ugda"])
+
+
 def make_figure4(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 4."""
+    _needs_ugda("figure4", wish)
     gathered = gather_all("figure4", wish, desk)
-    ways = {dataset: follow(dataset, wish, 2 if wish.quick else 8) for dataset in AGGREGATED}
-    return draw_figure4(gathered, ways, wish, command)
+    count = 2 if wish.quick else 8
+    if desk.recorded:
+        paths = loss_paths(wish, desk, count)
+        ways = {dataset: Way(path, {}) for dataset, path in paths.items()}
+        drawn = draw_figure4(gathered, ways, wish, command)
+        kept = read_json(desk.records / f"{stem('figure4', wish)}.json")
+        # What is of the maps, and what is known of the protocol, is as recorded.
+        rows = [*drawn.sheet.rows, *(row for row in kept.get("rows", ()) if row["part"] == "c")]
+        protocol = kept.get("protocol", drawn.sheet.protocol)
+        return replace(drawn, sheet=replace(drawn.sheet, rows=rows, protocol=protocol))
+    ways = {dataset: follow(dataset, wish, count, desk.progress) for dataset in AGGREGATED}
+    return draw_figure4(gathered, ways, wish, command, desk.progress)
 
 
 def draw_figure4(
-    gathered: Sequence[Gathered], ways: Mapping[str, Way], wish: Wish, command: str
+    gathered: Sequence[Gathered],
+    ways: Mapping[str, Way],
+    wish: Wish,
+    command: str,
+    progress: Progress | None = None,
 ) -> Picture:
-    """Draw the three parts: (a) ablation, (b) loss with marks A, B, C, (c) maps at the marks."""
-    figure = new_figure(6.4)
-    parts: Any = figure.subfigures(2, 1, height_ratios=(1.0, 1.75))
+    """Draw the three parts: (a) ablation, (b) loss with marks A, B, C, (c) maps at the marks.
+
+    Where there are no clouds, the maps are left out.
+    """
+    clouds = [cloud for way in ways.values() for cloud in way.clouds.values()]
+    figure = new_figure(6.4 if clouds else 2.6)
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1.0, 1.75)) if clouds else (figure, None)
     top, bottom = parts
     left, right = top.subplots(1, 2)
     rows: list[Row] = []
     points: list[Row] = []
     _ablation(left, gathered, rows)
     _losses(right, ways, rows, points)
-    axes = bottom.subplots(len(ways), len(MARKS), squeeze=False)
-    for line, (dataset, way) in zip(axes, ways.items(), strict=True):
-        name = SHORT[dataset]
-        for axis, (mark, iteration) in zip(line, MARKS.items(), strict=True):
-            cloud = way.clouds.get(iteration)
-            if cloud is None:
-                bare(axis, f"{name}, {mark}: not reached")
-                continue
-            word = "iteration" if iteration == 1 else "iterations"
-            letter = "(c) " if axis is axes[0, 0] else ""
-            points += draw_map(
-                axis, f"{letter}{name}, {mark}: {iteration} {word}", *cloud.mapped("open query"),
-                part="c", dataset=name, iteration=iteration,
-            )  # fmt: skip
-            what = f"queries whose nearest anchor is of their class at {mark} (%)"
-            rows.append({"part": "c", "dataset": name, "value": cloud.own_nearest(), "what": what})
-    clouds = [cloud for way in ways.values() for cloud in way.clouds.values()]
-    classes = max(int(cloud.anchor_labels.max()) for cloud in clouds) + 1
-    class_legend(
-        bottom, classes, ("anchor", "open query"), loc="outside lower center", ncol=2 + classes
-    )
-    count = next(iter(ways.values())).loss.shape[1]
+    if clouds:
+        _maps(bottom, ways, rows, points, progress or Progress())
+    count = max((way.loss.shape[1] for way in ways.values()), default=0)
     sheet = Sheet(
         name="figure4",
         title="Fig. 4: the inverse anchor aggregator on cub and scene15, eta 0.5",
@@ -212,9 +254,41 @@ def draw_figure4(
         notes=(
             "AEU: aggregation evaluator update; LAU: latent anchor update; 'exact solver' is ours "
             "and needs neither",
+            *lacking(gathered, wish),
         ),
     )
     return Picture(sheet=sheet, figure=figure, points=points)
+
+
+def _maps(
+    place: Any,
+    ways: Mapping[str, Way],
+    rows: list[Row],
+    points: list[Row],
+    progress: Progress,
+) -> None:
+    axes = place.subplots(len(ways), len(MARKS), squeeze=False)
+    panels = [(dataset, mark) for dataset in ways for mark in MARKS]
+    drawn = zip(progress.track(panels, "maps of figure 4"), axes.ravel(), strict=True)
+    for (dataset, mark), axis in drawn:
+        name, iteration = SHORT[dataset], MARKS[mark]
+        cloud = ways[dataset].clouds.get(iteration)
+        if cloud is None:
+            bare(axis, f"{name}, {mark}: not reached")
+            continue
+        word = "iteration" if iteration == 1 else "iterations"
+        letter = "(c) " if axis is axes[0, 0] else ""
+        points += draw_map(
+            axis, f"{letter}{name}, {mark}: {iteration} {word}", *cloud.mapped("open query"),
+            part="c", dataset=name, iteration=iteration,
+        )  # fmt: skip
+        what = f"queries whose nearest anchor is of their class at {mark} (%)"
+        rows.append({"part": "c", "dataset": name, "value": cloud.own_nearest(), "what": what})
+    clouds = [cloud for way in ways.values() for cloud in way.clouds.values()]
+    classes = max(int(cloud.anchor_labels.max()) for cloud in clouds) + 1
+    class_legend(
+        place, classes, ("anchor", "open query"), loc="outside lower center", ncol=2 + classes
+    )
 
 
 def _ablation(axis: Any, gathered: Sequence[Gathered], rows: list[Row]) -> None:
@@ -267,9 +341,10 @@ def _losses(axis: Any, ways: Mapping[str, Way], rows: list[Row], points: list[Ro
             {"part": "b", "dataset": name, "iteration": int(i), "loss": float(level)}
             for i, level in zip(iterations, mean, strict=True)
         ]
-    axis.set_yscale("log")
     dress(axis, "(b) aggregation loss", "iteration", "loss per anchor")
-    axis.legend(fontsize=SMALL, frameon=False, handlelength=4)
+    if ways:
+        axis.set_yscale("log")
+        axis.legend(fontsize=SMALL, frameon=False, handlelength=4)
 
 
 # ---------------------------------------------------------------------- figure 6
@@ -293,7 +368,7 @@ class Rectified:
     over_tasks: dict[str, float]
 
 
-def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
+def rectify(dataset: str, wish: Wish, n_tasks: int, progress: Progress | None = None) -> Rectified:
     """Run UGDA with every choice of terms on the first tasks of class split 0.
 
     The task that is drawn is the one with the median gain of full rectification, so that it is
@@ -303,7 +378,8 @@ def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
     hits: dict[str, Floats] = {}
     centres: dict[str, Floats] = {}
     before = queries = labels = np.zeros(0)
-    for terms in RECTIFICATIONS:
+    what = f"rectification of figure 6 on {dataset}, variants"
+    for terms in (progress or Progress()).track(list(RECTIFICATIONS), what):
         # The paper's own rule: Adam on the centres.
         method, prepared, batch = stage.prepare(f"ugda:rectify={terms}:rectifier=adam")
         found = []
@@ -336,8 +412,10 @@ def rectify(dataset: str, wish: Wish, n_tasks: int) -> Rectified:
 
 def make_figure6(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 6."""
+    _needs_ugda("figure6", wish)
     count = 20 if wish.quick else 100
-    return draw_figure6({dataset: rectify(dataset, wish, count) for dataset in RECTIFIED}, command)
+    found = {dataset: rectify(dataset, wish, count, desk.progress) for dataset in RECTIFIED}
+    return draw_figure6(found, command)
 
 
 def draw_figure6(found: Mapping[str, Rectified], command: str) -> Picture:

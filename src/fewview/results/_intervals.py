@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -125,6 +126,55 @@ def holm(p_values: ArrayLike) -> Float64Array:
     return out
 
 
+def at_least(p_values: ArrayLike, count: int) -> float:
+    """Compute the p-value of `count` or more of several effects being real, whichever they are.
+
+    The partial conjunction of Benjamini and Heller (2008) with Bonferroni's bound: `count` of 1 is
+    the smallest p-value times their number, all of them are the largest p-value as it is.
+
+    Example:
+        >>> at_least([0.01, 0.04, 0.03], 3), at_least([0.01, 0.04, 0.03], 1)
+        (0.04, 0.03)
+    """
+    p = np.sort(np.asarray(p_values, dtype=np.float64))
+    return min(1.0, float((p.size - count + 1) * p[count - 1]))
+
+
+class Prediction(NamedTuple):
+    """Where a further number lies among some: distance in standard errors, p, half of 95 %."""
+
+    distance: float
+    p: float
+    half_width: float
+
+
+def predict_one(values: ArrayLike, number: float, rounding: float = 0.0) -> Prediction:
+    """Tell how far a number lies from others if it was drawn like them, once.
+
+    Its error is that of one more draw from a normal distribution whose mean and deviation are
+    those of `values`: the deviation times sqrt(1 + 1/n), with Student's t of n - 1 degrees.
+
+    Args:
+        values: at least two numbers.
+        number: the further one.
+        rounding: a difference up to this is none.
+
+    Example:
+        >>> found = predict_one([1.0, 2.0, 3.0], 4.0)
+        >>> round(found.distance, 4), round(found.p, 4), round(found.half_width, 4)
+        (1.7321, 0.2254, 4.9683)
+    """
+    from scipy.special import stdtr, stdtrit
+
+    array = np.asarray(values, dtype=np.float64)
+    error = float(array.std(ddof=1)) * np.sqrt(1 + 1 / array.size)
+    gap = number - float(array.mean())
+    gap = np.sign(gap) * max(abs(gap) - rounding, 0.0)
+    distance = float(gap / error) if error else float(np.sign(gap) * np.inf if gap else 0.0)
+    p = float(2 * stdtr(array.size - 1, -abs(distance)))
+    return Prediction(distance, p, float(stdtrit(array.size - 1, 0.975) * error))
+
+
 @dataclass(frozen=True)
 class PairedComparison:
     """One method against another on the same episodes, class split by class split.
@@ -187,7 +237,7 @@ def compare_paired(
     differences = np.stack([array[i] - array[j] for i, j in pairs])
     p_t = p_w = low = high = np.full(len(pairs), np.nan)
     if array.shape[1] > 1:
-        p_t, low, high = _paired_t(differences)
+        _, p_t, low, high = paired_t(differences)
         if wilcoxon:
             p_w = np.array([wilcoxon_test(row).pvalue if row.any() else 1.0 for row in differences])
     p_t_holm, p_w_holm = (p if np.isnan(p).any() else holm(p) for p in (p_t, p_w))
@@ -210,8 +260,17 @@ def compare_paired(
     ]
 
 
-def _paired_t(differences: Float64Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Two-sided p-values and both ends of 95 % intervals, each [pairs]."""
+class PairedT(NamedTuple):
+    """Student's t test of differences against zero: statistic, two-sided p, 95 % interval."""
+
+    t: Float64Array
+    p: Float64Array
+    low: Float64Array
+    high: Float64Array
+
+
+def paired_t(differences: Float64Array) -> PairedT:
+    """Test every row of differences [pairs, splits], of two splits or more."""
     from scipy.stats import ttest_1samp
 
     with warnings.catch_warnings():
@@ -220,7 +279,8 @@ def _paired_t(differences: Float64Array) -> tuple[Float64Array, Float64Array, Fl
         test = ttest_1samp(differences, 0.0, axis=1)
         low, high = test.confidence_interval(0.95)
     # Equal results on all splits are no evidence of anything.
-    return np.where(differences.any(axis=1), test.pvalue, 1.0), low, high
+    some = differences.any(axis=1)
+    return PairedT(np.where(some, test.statistic, 0.0), np.where(some, test.pvalue, 1.0), low, high)
 
 
 @dataclass(frozen=True)

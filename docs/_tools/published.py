@@ -1,0 +1,186 @@
+"""Pages and pictures made from recorded results: the paper's tables, figures and claims.
+
+python docs/_tools/published.py                # writes docs/paper-*.md and docs/images/measured
+python docs/_tools/published.py --records DIR --output DIR
+
+Nothing on these pages is written by hand, and nothing is computed but the verdicts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fewview.drawing._charts import save_figure
+from fewview.ground._errors import FewviewError
+from fewview.paper._compute import Desk
+from fewview.paper._make import make
+from fewview.paper._pictures import Picture
+from fewview.paper._printed import TABLES
+from fewview.paper._recorded import FOLDER
+from fewview.paper._sheets import Sheet, write_texts
+from fewview.paper._studies import FIGURES, NAMES, Wish
+
+DOCS = Path(__file__).resolve().parents[1]
+PICTURES = "images/measured"
+# Whether data are here must change nothing on the pages.
+WISH = Wish(data_dir="no-data-are-looked-for")
+HOW = (
+    "Made by `python docs/_tools/published.py` from the recorded results that come with fewview "
+    "(`src/fewview/paper/recorded`); `fewview reproduce all` prints the same in the terminal. What "
+    "the names mean and how to compute them is in [The paper regenerated](reproduction.md)."
+)
+
+
+def product(name: str, records: Path) -> Sheet | Picture | str:
+    """What a name stands for, from recorded results, or why there is nothing."""
+    try:
+        desk = Desk(recorded=True, records=records)
+        return make(name, WISH, desk, f"fewview reproduce {name}")
+    except FewviewError as error:
+        return str(error)
+
+
+def paragraphs(lines: Sequence[str]) -> str:
+    """A list with lines of readable length."""
+    wrap = textwrap.TextWrapper(
+        98, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(wrap.fill(line) for line in lines)
+
+
+def paragraph(text: str) -> str:
+    """Text with lines of readable length."""
+    return textwrap.fill(text, 98, break_long_words=False, break_on_hyphens=False)
+
+
+def section(sheet: Sheet, table: str, above: str = "") -> str:
+    """One product: title, where it comes from, perhaps a picture, its table, what it sums up to."""
+    _, protocol, versions, command, *notes = sheet.head()
+    told = [protocol, versions, command, *notes]
+    if any("nothing is recorded" in note for note in notes):
+        told = notes
+    below = [paragraph(line) for line in sheet.summary]
+    return "\n\n".join(filter(None, [f"## {sheet.title}", paragraphs(told), above, table, *below]))
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def tables_page(records: Path) -> str:
+    """The nine tables, all cells: ours beside the paper's."""
+    intro = (
+        "Each entry has ours in percent with the standard error over episodes, the lowest and "
+        "highest class split, then the paper's number and by how much ours is above it (*in "
+        "italics* where it lies outside our range over class splits). Where the paper has no such "
+        "row or ours is missing there is a dash."
+    )
+    parts = ["# The paper's tables beside ours", paragraph(HOW), paragraph(intro)]
+    for name in TABLES:
+        made = product(name, records)
+        if not isinstance(made, Sheet):
+            raise TypeError(f"{name}: a table is a sheet, not {made!r}")
+        parts.append(section(made, matrix(made.rows)))
+    return "\n\n".join(parts) + "\n"
+
+
+def matrix(rows: Sequence[dict[str, Any]]) -> str:
+    """Methods down, missing rates across."""
+    several = len({row["dataset"] for row in rows}) > 1
+    etas = list(dict.fromkeys(row["eta"] for row in rows))
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        label = f"{row['dataset']}, {row['method']}" if several else row["method"]
+        lines.setdefault(label, []).append(entry(row))
+    head = ["method", *(f"eta {eta:g}" for eta in etas)]
+    body = [[label, *entries] for label, entries in lines.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *body])
+
+
+def entry(row: dict[str, Any]) -> str:
+    """Ours, the range over class splits, and the paper's."""
+    out = []
+    if isinstance(row["ours"], float):
+        out.append(f"**{row['ours']:.2f}** ±{row['se']:.2f}")
+        if row["range_low"] is not None:
+            out.append(f"{row['range_low']:.1f} to {row['range_high']:.1f}")
+    else:
+        out.append("unreachable" if row["ours"] == "unreachable" else "-")
+    if row.get("likely") is not None:
+        out.append(f"likely splits {row['likely']:.2f}")
+    if row.get("paper") is None:
+        out.append("paper -")
+    else:
+        gap = f" ({row['difference']:+.2f})" if row.get("difference") is not None else ""
+        text = f"paper {row['paper']:.2f}{gap}"
+        out.append(f"*{text}*" if row.get("inside") is False else text)
+    return "<br>".join(out)
+
+
+# ---------------------------------------------------------------------- figures and claims
+
+
+def plain_section(sheet: Sheet, above: str = "") -> str:
+    """A product whose table is shown as it is."""
+    lines = [line for line in sheet.markdown().splitlines() if line.startswith("|")]
+    return section(sheet, "\n".join(lines), above)
+
+
+def figures_page(records: Path, pictures: Path | None = None) -> str:
+    """Figures that recorded means can draw, and the numbers of the others; pictures into a folder.
+
+    A name that is neither a table nor the claims is shown here.
+    """
+    parts = ["# The paper's figures, and studies beyond it", paragraph(HOW)]
+    missing = []
+    for name in (*FIGURES, *(n for n in NAMES if n not in (*TABLES, *FIGURES, "claims"))):
+        made = product(name, records)
+        if isinstance(made, str):
+            missing.append(name)
+        elif isinstance(made, Picture):
+            if pictures is not None:
+                pictures.mkdir(parents=True, exist_ok=True)
+                save_figure(made.figure, pictures / f"{name}.svg")
+            parts.append(plain_section(made.sheet, f"![{name}]({PICTURES}/{name}.svg)"))
+        else:
+            parts.append(plain_section(made))
+    if missing:
+        parts.append(paragraph(f"Nothing is recorded yet of {', '.join(missing)}."))
+    return "\n\n".join(parts) + "\n"
+
+
+def claims_page(records: Path) -> str:
+    """All sentences with their verdicts."""
+    parts = ["# The paper's claims, judged", paragraph(HOW)]
+    made = product("claims", records)
+    parts.append(plain_section(made) if isinstance(made, Sheet) else paragraph(str(made)))
+    return "\n\n".join(parts) + "\n"
+
+
+def pages(records: Path = FOLDER, pictures: Path | None = None) -> dict[str, str]:
+    """All pages: name -> text."""
+    return {
+        "paper-tables.md": tables_page(records),
+        "paper-figures.md": figures_page(records, pictures),
+        "paper-claims.md": claims_page(records),
+    }
+
+
+def main() -> int:
+    """Write the pages and pictures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--records", type=Path, default=FOLDER, help="folder of recorded results")
+    parser.add_argument("--output", type=Path, default=DOCS, help="folder of the pages")
+    options = parser.parse_args()
+    for file in write_texts(options.output, pages(options.records, options.output / PICTURES)):
+        print(file)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
