@@ -205,6 +205,7 @@ STORED: dict[str, Any] = {
     "datasets": ("digits",), "methods": ("proto", "match", "ptmap", "ugda", "marginal"),
     "etas": (0.0, 0.5), "splits": 3, "episodes": 3, "queries": 5,
 }  # fmt: skip
+CHANGED = ("ugda",)  # methods whose version has risen since the store was written
 TUNED: dict[str, Any] = STORED | {"methods": ("proto",), "tune": True}
 
 
@@ -215,8 +216,9 @@ def test_an_old_store_is_read_without_computing(fields: dict[str, Any], tmp_path
     path = tmp_path / "old.sqlite"
     shutil.copy(STORE, path)
     outcome = run(Grid(**fields), path)
-    assert (outcome.computed, outcome.stale, outcome.failures) == (0, 0, ())
-    assert outcome.reused == len(fields["methods"]) * 2 * 3
+    again = sum(method in CHANGED for method in fields["methods"]) * 2 * 3
+    assert (outcome.computed, outcome.failures) == (again, ())
+    assert outcome.reused == len(fields["methods"]) * 2 * 3 - again
 
 
 # ---------------------------------------------------------------------- models
