@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common import paper_accuracies, print_machine, print_table
+from common import keep_table, paper_accuracies, print_machine, print_table
 
 from fewview.datasets import get_spec
 from fewview.evaluate import Grid, run
@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--store", default="as_in_the_paper.sqlite")
     parser.add_argument("--data-dir", default=None, help="default: $FEWVIEW_DATA")
+    parser.add_argument("--json", default=None, help="keep the table there")
     options = parser.parse_args()
     print_machine(options.device)
     names = COMPARISONS if "all" in options.names else dict.fromkeys(options.names)
@@ -167,9 +168,10 @@ def main() -> None:
                     f"{moved.mean():+.1f} +- {error:.1f}",
                 ]
             )  # fmt: skip
-    print_table(
-        ("setting", "method", "data set", "eta", "before", "after", "paper", "change"), table
-    )
+    header = ("setting", "method", "data set", "eta", "before", "after", "paper", "change")
+    print_table(header, table)
+    title = f"What settings change: {', '.join(names)}"
+    keep_table(options.json, title, options.device, header, table)
     if gaps:
         means = np.nanmean(gaps, axis=0)
         print(f"mean distance from the paper: {means[0]:.1f} before, {means[1]:.1f} after")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -117,6 +120,24 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def keep_table(
+    path: str | None, title: str, device: str, header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Keep a table for the documentation, with the command and the machine it comes from."""
+    if path is None:
+        return
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else "CPU"
+    kept = {
+        "title": title,
+        "command": " ".join(["python", *sys.argv]),
+        "device": f"{name}, torch {torch.__version__}",
+        "computed": datetime.now(UTC).date().isoformat(),
+        "columns": list(header),
+        "rows": [list(row) for row in rows],
+    }
+    Path(path).write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def paper_accuracies() -> dict[tuple[str, str, float], float]:

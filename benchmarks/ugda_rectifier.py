@@ -5,19 +5,19 @@ axes)` is the same 1000 steps after turning the latent space: Adam depends on th
 difference between the two Adams says how much of a difference means anything. Every variant is
 written as a method, so others can be tried: --variants "ugda:rectify_tolerance=0.01".
 
-    python benchmarks/ugda_rectifier.py --device cuda --json out.json
+    python benchmarks/ugda_rectifier.py --device cuda --json benchmarks/results/paper-rectifier.json
 """
-
-import json
 
 import numpy as np
 import torch
-from common import parser, predictions, print_machine, print_table, tasks, timed
+from common import keep_table, parser, predictions, print_machine, print_table, tasks, timed
 
 import fewview.methods.ugda._rectification as rectification
 from fewview.datasets import get_spec
 from fewview.engine._registry import create
 
+TITLE = "Fast self-rectification against 1000 Adam steps"
+HEADER = ("data set", "eta", "rule", "rectifier", "accuracy", "minus adam", "same", "seconds")
 SETS = "handwritten,scene15,cub_googlenet_doc2vec,orl,caltech102"
 ADAM = "ugda:rectifier=adam"
 OTHER_AXES = "adam (other axes)"
@@ -41,12 +41,8 @@ def main() -> None:
         for eta in map(float, arguments.etas.split(",")):
             for rule in arguments.rules.split(","):
                 rows += cell_rows(name, eta, rule, {"adam": ADAM, **variants}, arguments)
-                if arguments.json:
-                    with open(arguments.json, "w") as file:
-                        json.dump(rows, file)
-    print_table(
-        ("data set", "eta", "rule", "rectifier", "accuracy", "minus adam", "same", "seconds"), rows
-    )
+                keep_table(arguments.json, TITLE, arguments.device, HEADER, rows)
+    print_table(HEADER, rows)
 
 
 def cell_rows(name, eta, rule, variants, arguments) -> list[list[str]]:

@@ -9,6 +9,7 @@ Nothing on these pages is written by hand, and nothing is computed but the verdi
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -27,6 +28,12 @@ from fewview.paper._studies import FIGURES, NAMES, Wish
 
 DOCS = Path(__file__).resolve().parents[1]
 PICTURES = "images/measured"
+MEASURED = DOCS.parent / "benchmarks" / "results"
+MADE_OF_BENCHMARKS = (
+    "Made by `python docs/_tools/published.py` from `benchmarks/results/paper-*.json`, which the "
+    "commands below write with `--json`. What they mean is in [UGDA in fewview](ugda.md) and "
+    "[The paper regenerated](reproduction.md)."
+)
 # Whether data are here must change nothing on the pages.
 WISH = Wish(data_dir="no-data-are-looked-for")
 HOW = (
@@ -162,12 +169,26 @@ def claims_page(records: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def settings_page(measured: Path = MEASURED) -> str:
+    """Tables that scripts of benchmarks/ have kept: solvers and settings, one by one."""
+    parts = ["# The paper's settings, one by one", paragraph(MADE_OF_BENCHMARKS)]
+    for file in sorted(measured.glob("paper-*.json")):
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        told = [f"command: {kept['command']}", f"{kept['device']}, {kept['computed']}"]
+        rows = [kept["columns"], ["---"] * len(kept["columns"]), *kept["rows"]]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        notes = [paragraph(note) for note in kept.get("notes", ())]
+        parts += [f"## {kept['title']}", paragraphs(told), *notes, table]
+    return "\n\n".join(parts) + "\n"
+
+
 def pages(records: Path = FOLDER, pictures: Path | None = None) -> dict[str, str]:
     """All pages: name -> text."""
     return {
         "paper-tables.md": tables_page(records),
         "paper-figures.md": figures_page(records, pictures),
         "paper-claims.md": claims_page(records),
+        "paper-settings.md": settings_page(),
     }
 
 

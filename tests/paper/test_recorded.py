@@ -215,7 +215,8 @@ def test_the_loss_of_figure_4_is_recorded_for_the_claims(tmp_path: Path) -> None
 
     from fewview.paper._task_figures import loss_paths
 
-    points = [{"part": "b", "dataset": "scene15", "iteration": k + 1, "loss": 1.0 / (k + 1)}
+    points = [{"part": "b", "dataset": "scene15", "iteration": k + 1, "loss": 2.0 / (k + 1),
+               "task_1": 1.0 / (k + 1), "task_2": 3.0 / (k + 1)}
               for k in range(3)] + [{"part": "c", "dataset": "scene15", "x": 0.5}]  # fmt: skip
     rows = [{"part": "a", "value": 1.0}, {"part": "c", "value": 80.0}]
     sheet = Sheet(name="figure4", title="t", columns=("part", "value"), rows=rows, protocol="p",
@@ -225,7 +226,7 @@ def test_the_loss_of_figure_4_is_recorded_for_the_claims(tmp_path: Path) -> None
     assert [row["part"] for row in read_json(tmp_path / "figure4.json")["rows"]] == ["c"]
     paths = loss_paths(Wish(), replace(desk, recorded=True), 8)
     assert list(paths) == ["scene15"]
-    assert paths["scene15"].tolist() == [[1.0], [0.5], [0.333333]]
+    assert paths["scene15"].tolist() == [[1.0, 3.0], [0.5, 1.5], [0.333333, 1.0]]
 
 
 def test_an_estimate_comes_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

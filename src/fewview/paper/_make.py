@@ -131,10 +131,11 @@ def _record_sheet(name: str, picture: Picture, wish: Wish, desk: Desk) -> str:
         if row.get("part") != "a"  # accuracies of a grid are among the rows of the file
     ]
     sets = {short: dataset for dataset, short in SHORT.items()}
-    losses: dict[str, list[float]] = {}
+    losses: dict[str, list[list[float]]] = {}
     for point in picture.points:
         if point.get("part") == "b":
-            losses.setdefault(sets[point["dataset"]], []).append(float(f"{point['loss']:.6g}"))
+            tasks = [value for column, value in point.items() if column.startswith("task_")]
+            losses.setdefault(sets[point["dataset"]], []).append([float(f"{v:.6g}") for v in tasks])
     if losses:
         kept["losses"] = losses
     (device, *_) = kinds_of("cpu" if wish.device == "cpu" else "auto")

@@ -162,13 +162,10 @@ class Way:
 
 
 def loss_paths(wish: Wish, desk: Desk, count: int) -> dict[str, Floats]:
-    """Losses per anchor [iterations, tasks] of the data sets that are there.
-
-    Recorded are means over tasks alone, so that they are of one task each.
-    """
+    """Losses per anchor [iterations, tasks] of the data sets that are there, or recorded ones."""
     if desk.recorded:
         kept = read_json(desk.records / f"{stem('figure4', wish)}.json").get("losses", {})
-        return {name: np.array(kept[name])[:, None] for name in AGGREGATED if name in kept}
+        return {name: np.array(kept[name]) for name in AGGREGATED if name in kept}
     there = [dataset for dataset in AGGREGATED if has_data(SHORT[dataset], wish)]
     return {dataset: follow(dataset, wish, count, desk.progress).loss for dataset in there}
 
@@ -338,8 +335,9 @@ def _losses(axis: Any, ways: Mapping[str, Way], rows: list[Row], points: list[Ro
             what = f"loss per anchor at {mark} (iteration {at})"
             rows.append({"part": "b", "dataset": name, "value": level, "what": what})
         points += [
-            {"part": "b", "dataset": name, "iteration": int(i), "loss": float(level)}
-            for i, level in zip(iterations, mean, strict=True)
+            {"part": "b", "dataset": name, "iteration": int(i), "loss": float(losses.mean())}
+            | {f"task_{k + 1}": float(loss) for k, loss in enumerate(losses)}
+            for i, losses in zip(iterations, way.loss, strict=True)
         ]
     dress(axis, "(b) aggregation loss", "iteration", "loss per anchor")
     if ways:
