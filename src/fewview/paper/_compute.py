@@ -435,19 +435,23 @@ def _place(cell: Cell) -> tuple[Any, ...]:
 
 
 def _missing_grids(grid: Grid, cells: Sequence[Cell], results: dict[str, Result]) -> list[Grid]:
-    """The grid, or with results of several kinds of device one grid per method that lacks cells.
+    """The grid, or with results of several kinds of device grids of what is missing alone.
 
-    Only what is missing may be computed then.
+    A method that lacks the same class splits at several rates has one grid for them.
     """
     if grid.device != "auto":
         return [grid]
-    lacking: dict[str, set[float]] = {}
+    lacking: dict[tuple[str, float], list[int]] = {}
     for cell in cells:
         if cell.hash not in results:
-            lacking.setdefault(cell.method, set()).add(cell.eta)
+            lacking.setdefault((cell.method, cell.eta), []).append(cell.split)
+    alike: dict[tuple[str, tuple[int, ...]], list[float]] = {}
+    for (method, eta), splits in lacking.items():
+        alike.setdefault((method, tuple(dict.fromkeys(splits))), []).append(eta)
+    whole = any(cell.fixed for cell in cells)  # repetitions of one class split have no numbers
     return [
-        replace(grid, methods=(method,), etas=tuple(eta for eta in grid.etas if eta in etas))
-        for method, etas in lacking.items()
+        replace(grid, methods=(method,), etas=tuple(etas), splits=grid.splits if whole else splits)
+        for (method, splits), etas in alike.items()
     ]
 
 
