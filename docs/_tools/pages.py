@@ -38,6 +38,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "paper-tables",
         "paper-figures",
         "paper-claims",
+        "paper-settings",
         "measurements",
         "performance",
         "cluster",
