@@ -213,9 +213,13 @@ def plan(grid: Grid) -> list[Cell]:
     for setting in settings(grid):
         source, base = setting.source, setting.base
         _warn_of_own_gaps(setting)
+        told = False
         for split, number, start, stop in splits_of(grid, source):
             # Checks way, class sizes and classes.
-            EpisodeSampler(source.data, setting.task, split.novel, seed=grid.seed)
+            sampler = EpisodeSampler(
+                source.data, setting.task, split.novel, seed=grid.seed, name=source.name
+            )
+            told = told or _warn_of_small_classes(sampler, source.name, start, stop)
             base_classes = setting.base_classes(split)
             if not base_classes:
                 raise FewviewError(f"data set {source.name!r}: no base classes; give --base")
@@ -259,6 +263,21 @@ def _warn_of_own_gaps(setting: Setting) -> None:
             FewviewWarning,
             stacklevel=3,
         )
+
+
+def _warn_of_small_classes(sampler: EpisodeSampler, name: str, start: int, stop: int) -> bool:
+    """Say that classes are too small for unequal counts, by the first few tasks of a split."""
+    task = sampler.task
+    capped = sampler.capped(start, min(stop, start + 8)).any()
+    if capped:
+        warnings.warn(
+            f"data set {name!r}: classes are too small for query counts {task.query_counts!r} with "
+            f"{task.n_query} queries a task; what does not fit goes to the other classes, and "
+            "shares are nearer to equal than asked for; lower --queries",
+            FewviewWarning,
+            stacklevel=3,
+        )
+    return bool(capped)
 
 
 def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:
