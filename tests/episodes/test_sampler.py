@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.stats import beta, chi2, kstest
 
 from fewview.datasets import class_split, get_spec, load
 from fewview.episodes import SAMPLER_VERSION, Episodes, EpisodeSampler, TaskSpec
-from fewview.episodes._sampler import capped_counts, dirichlet_counts
+from fewview.episodes._sampler import capped_counts, dirichlet_counts, dominant_counts
 from fewview.samples import FewviewError, MissingRule, MultiViewData
 
 PER_TASK = (
@@ -84,7 +85,7 @@ TASKS = st.builds(
     st.integers(1, 5),
     st.integers(0, 66),
     st.sampled_from(["uniform", "class"]),
-    st.sampled_from(["balanced", "dirichlet:2", "dirichlet:0.5"]),
+    st.sampled_from(["balanced", "dirichlet:2", "dirichlet:0.5", "dominant:0.6"]),
 )
 
 
@@ -420,6 +421,68 @@ def test_some_tasks_may_be_capped_and_the_others_keep_what_was_drawn() -> None:
         assert len(fitting) == 0 if gave_up else (counts == fitting[0]).all()
         if gave_up:
             assert counts.tolist() == capped_counts(drawn[:1], np.full((1, 5), 9))[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("share", "total", "room", "wanted"),
+    [
+        ("0.8", 75, 99, [60, 4, 4, 4, 3]),  # 15 over four classes
+        ("0.8", 45, 99, [36, 3, 2, 2, 2]),
+        ("0.5", 5, 99, [3, 1, 1, 0, 0]),  # 2.5 is rounded up
+        ("0.7", 5, 99, [4, 1, 0, 0, 0]),  # 3.5 likewise, exactly, whatever 0.7 * 5 is in floats
+        ("1", 10, 99, [10, 0, 0, 0, 0]),
+        ("0.2", 10, 99, [2, 2, 2, 2, 2]),
+        # Ten samples a class, one shot: of 12 and 3 nine fit, and six are divided by four.
+        ("0.8", 15, 9, [9, 2, 2, 1, 1]),
+        ("0.8", 10, 9, [8, 1, 1, 0, 0]),
+        ("0.8", 45, 9, [9, 9, 9, 9, 9]),
+    ],
+)
+def test_dominant_counts(share: str, total: int, room: int, wanted: list[int]) -> None:
+    states = np.arange(200, dtype=np.uint64)
+    counts, capped = dominant_counts(states, Fraction(share), total, np.full((200, 5), room))
+    for state, found, small in zip(states.tolist(), counts.tolist(), capped.tolist(), strict=True):
+        keys = words(state, 5)
+        order = sorted(range(5), key=keys.__getitem__)
+        assert [found[place] for place in order] == wanted
+        assert small == (Fraction(share) * total + Fraction(1, 2) >= room + 1)
+
+
+def test_small_classes_beside_a_dominant_one_are_capped_too() -> None:
+    # 12 of 16 and 2, 2; two classes hold one each, so that the dominant one has the rest.
+    states = np.arange(50, dtype=np.uint64)
+    for place in range(3):
+        room = np.ones((50, 3), dtype=np.int64)
+        room[:, place] = 30
+        counts, capped = dominant_counts(states, Fraction(3, 4), 16, room)
+        assert capped.all()
+        assert (counts == np.where(np.arange(3) == place, 14, 1)).all()
+
+
+def test_the_dominant_class_is_drawn_by_every_task_for_itself() -> None:
+    data = MultiViewData(np.ones((400, 1)), labels=np.repeat(np.arange(4), 100), name="large")
+    task = TaskSpec(way=3, queries=10, query_counts="dominant:0.8")
+    sampler = EpisodeSampler(data, task)
+    counts = counts_of(sampler.draw(0, 3000))
+    assert not sampler.capped(0, 3000).any()
+    assert (np.sort(counts, axis=1) == [3, 3, 24]).all()
+    assert_equally_often(np.bincount(counts.argmax(axis=1)))
+    seed = int(sampler.seeds(7, 8)[0])
+    keys = words(stream(seed, "dominant class"), 3)
+    assert counts[7].argmax() == min(range(3), key=keys.__getitem__)
+    # The same supports, and the same queries as far as both tasks have them.
+    even = EpisodeSampler(data, TaskSpec(way=3, queries=10)).draw(0, 50)
+    skewed = sampler.draw(0, 50)
+    np.testing.assert_array_equal(even.support, skewed.support)
+    for t in range(50):
+        assert len(np.intersect1d(even.query[t], skewed.query[t])) == 10 + 3 + 3
+
+
+def test_dominant_tasks_of_small_classes_are_valid() -> None:
+    data, task = ten_samples_a_class(), TaskSpec(way=5, queries=3, query_counts="dominant:0.8")
+    episodes = EpisodeSampler(data, task).draw(0, 40)
+    assert_valid(episodes, data, task)
+    assert (np.sort(counts_of(episodes), axis=1) == [1, 1, 2, 2, 9]).all()
 
 
 # ------------------------------------------------------------------ real data with gaps, bad input

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import floor
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -239,7 +241,8 @@ class EpisodeSampler:
         )
 
     def _check_sizes(self) -> None:
-        need = max(self.task.shots) + (self.task.queries if self.task.dirichlet is None else 1)
+        balanced = self.task.query_counts == "balanced"
+        need = max(self.task.shots) + (self.task.queries if balanced else 1)
         small = np.flatnonzero(self._sizes < need)
         if small.size:
             worst = int(small[self._sizes[small].argmin()])
@@ -327,18 +330,22 @@ class EpisodeSampler:
         """Queries per class, [tasks, way], and whether they were capped.
 
         Dirichlet counts are redrawn until they fit the classes; where none of many draws did, the
-        first is capped.
+        first is capped. Dominant ones are capped at once: drawn again they would be the same.
         """
         task = self.task
-        alpha = task.dirichlet
+        alpha, share = task.dirichlet, task.dominant
         capped = np.zeros(len(seeds), dtype=bool)
-        if alpha is None:
+        if alpha is None and share is None:
             return np.full(chosen.shape, task.queries, dtype=np.int64), capped
         room = self._sizes[chosen] - np.array(task.shots)
         if (room.sum(axis=1) < task.n_query).any():
             raise FewviewError(
                 f"{task.n_query} queries per task are more than the classes hold; lower --queries"
             )
+        if alpha is None:
+            assert share is not None
+            states = combine(seeds, stream_key("dominant class"))
+            return dominant_counts(states, share, task.n_query, room)
         counts = np.zeros(chosen.shape, dtype=np.int64)
         first = counts
         open_tasks = np.arange(len(seeds))
@@ -352,6 +359,28 @@ class EpisodeSampler:
         capped[open_tasks] = True
         counts[capped] = capped_counts(first[capped], room[capped])
         return counts, capped
+
+
+def dominant_counts(
+    states: NDArray[np.uint64], share: Fraction, total: int, room: IntArray
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Give one class a share of `total` queries, rounded half up, the others equal parts.
+
+    One stream per task puts its classes in an order: the first is the dominant one, and what is
+    left over after equal parts goes to the next ones, one query each. A dominant class has at most
+    as many as it holds (`room`, [tasks, way]), and the others equal parts of more; where these do
+    not fit, see `capped_counts`. Counts [tasks, way], and whether classes were too small for them.
+    """
+    order = smallest(raw(states, room.shape[1]), room.shape[1])
+    room = np.take_along_axis(room, order, axis=1)
+    wanted = floor(share * total + Fraction(1, 2))
+    most = np.minimum(room[:, :1], wanted)
+    part, over = np.divmod(total - most, room.shape[1] - 1)
+    in_order = np.concatenate([most, part + (np.arange(room.shape[1] - 1) < over)], axis=1)
+    capped = (most[:, 0] < wanted) | (in_order > room).any(axis=1)
+    counts = np.empty_like(in_order)
+    np.put_along_axis(counts, order, capped_counts(in_order, room), axis=1)
+    return counts, capped
 
 
 def capped_counts(counts: IntArray, room: IntArray) -> IntArray:

@@ -47,7 +47,7 @@ class Grid:
         queries: queries per class; likewise.
         splits: number of class splits, `"all"`, or the numbers of some class splits.
         episodes: episodes per split.
-        query_counts: `"balanced"` or `"dirichlet:A"`.
+        query_counts: `"balanced"`, `"dirichlet:A"` or `"dominant:S"`, see `TaskSpec`.
         missing: `"uniform"`, `"patterns"` (those of the data), `"class"`, or a rule of your own.
         seed: of episodes, drawn splits and everything random in methods.
         scaling: for every method; `"paper"` is per method as in the paper; None leaves it to the
