@@ -19,7 +19,7 @@ from sklearn.model_selection import (
 import fewview.ground._draws as view_random
 import fewview.numerics._tensor_draws as method_random
 from fewview import EpisodeBatch, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
-from fewview.engine._checks import synthetic_data
+from fewview.engine._checks import check_method, synthetic_data
 from fewview.engine._method import Method, compare_alone
 from fewview.engine._registry import expand, get_entry, names, register
 from fewview.engine._state import State, Tags
@@ -180,6 +180,16 @@ def test_alone_is_what_a_single_query_gets(name: str) -> None:
     # Proto looks at queries one by one, but its padding at all of them.
     assert np.allclose(alone, together, atol=1e-6) == (name == "partial-nn")
     assert clf.proba_alone(query[:0]).shape == (0, 4)
+
+
+def test_scores_alone_that_are_not_those_of_a_single_query_are_found() -> None:
+    class Wrong(type(create("marginal"))):  # type: ignore[misc]
+        def scores_alone(self, batch: EpisodeBatch, state: State) -> torch.Tensor:
+            return self.scores(batch, state)
+
+    check_method(create("marginal:settings=default"), only=["single query"])
+    with pytest.raises(AssertionError, match="scores_alone instead of a single query"):
+        check_method(Wrong(settings="default"), only=["single query"])
 
 
 def test_marginal_says_that_one_class_dominates() -> None:
