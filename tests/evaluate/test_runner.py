@@ -334,6 +334,9 @@ def test_classes_too_small_for_unequal_counts_are_told_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plan(make_grid([toy()], queries=5, **options))
+    # 0.9 of 2 x 6 queries is 10.8, of 2 x 7 12.6.
+    with pytest.warns(FewviewWarning, match="lower --queries to 6$"):
+        plan(make_grid([toy()], queries=11, **options | {"query_counts": "dominant:0.9"}))
 
 
 def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -> None:

@@ -312,6 +312,11 @@ class EpisodeSampler:
             dataset=self.name,
         )
 
+    def with_queries(self, queries: int) -> EpisodeSampler:
+        """The same sampler with another number of queries per class."""
+        task = replace(self.task, queries=queries)
+        return EpisodeSampler(self.data, task, self.class_names, seed=self.seed, name=self.name)
+
     def capped(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Whether classes of episodes start..stop-1 are too small for the counts that were drawn.
 

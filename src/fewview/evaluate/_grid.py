@@ -267,13 +267,18 @@ def _warn_of_own_gaps(setting: Setting) -> None:
 
 def _warn_of_small_classes(sampler: EpisodeSampler, name: str, start: int, stop: int) -> bool:
     """Say that classes are too small for unequal counts, by the first few tasks of a split."""
-    task = sampler.task
-    capped = sampler.capped(start, min(stop, start + 8)).any()
+    task, stop = sampler.task, min(stop, start + 8)
+    capped = sampler.capped(start, stop).any()
     if capped:
+        # Dirichlet counts that are drawn again until they fit are nearer to equal as well.
+        fewer = 0 if task.dominant is None else task.queries - 1
+        while fewer and sampler.with_queries(fewer).capped(start, stop).any():
+            fewer -= 1
         warnings.warn(
             f"data set {name!r}: classes are too small for query counts {task.query_counts!r} with "
             f"{task.n_query} queries a task; what does not fit goes to the other classes, and "
-            "shares are nearer to equal than asked for; lower --queries",
+            "shares are nearer to equal than asked for; lower --queries"
+            + (f" to {fewer}" if fewer else ""),
             FewviewWarning,
             stacklevel=3,
         )
