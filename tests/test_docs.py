@@ -294,7 +294,11 @@ def test_every_method_has_a_page(generated: dict[str, str]) -> None:
         for row, sign, tag in (
             ("queries", "looked at together", tags.transductive),
             ("missing views", "handled by the method itself", tags.handles_missing),
-            ("classes among the queries", "assumed to be equally frequent", tags.assumes_balance),
+            (
+                "classes among the queries",
+                "assumed to be equally frequent",
+                tags.assumes_balance == 1,
+            ),
             ("neural networks", "trained", tags.trained),
         ):
             # Where names of a class differ, the row says it for each of them.

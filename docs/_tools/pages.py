@@ -123,6 +123,11 @@ def _names_of(factory: type) -> list[str]:
     return [name for name in names() if get_entry(name).factory is factory]
 
 
+def _by_pull(tags: Any, yes: str, partly: str, no: str) -> str:
+    """One of three words: how far a method assumes balanced queries."""
+    return no if not tags.assumes_balance else yes if tags.assumes_balance == 1 else partly
+
+
 def _in_words(method: Any) -> list[tuple[str, str]]:
     """What the tags of a method say, for people."""
     from fewview.engine._method import Method
@@ -146,7 +151,12 @@ def _in_words(method: Any) -> list[tuple[str, str]]:
         ("base classes", base),
         (
             "classes among the queries",
-            "assumed to be equally frequent" if tags.assumes_balance else "may be of any frequency",
+            _by_pull(
+                tags,
+                "assumed to be equally frequent",
+                "pulled towards equal frequency, not forced",
+                "may be of any frequency",
+            ),
         ),
         ("random numbers", "none" if tags.deterministic else "drawn, from `random_state`"),
         ("neural networks", "trained; left out of `--methods all`" if tags.trained else "none"),
@@ -235,7 +245,7 @@ def methods_index() -> str:
                     "together" if tags.transductive else "alone",
                     "itself" if tags.handles_missing else "filled in",
                     "needed" if tags.needs_base else "helpful",
-                    "assumed" if tags.assumes_balance else "not needed",
+                    _by_pull(tags, "assumed", "partly assumed", "not needed"),
                     "yes" if tags.trained else "no",
                 )
             )

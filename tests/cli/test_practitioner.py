@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fewview import MultiViewData, load_model
+from fewview import FewviewWarning, MultiViewData, create, load_model
 from fewview.evaluate._advice import recommend
 
 Invoke = Callable[..., tuple[int, str, str]]
@@ -74,7 +74,8 @@ def test_from_tables_to_predictions(invoke: Invoke, tables: list[str], tmp_path:
     code, out, errors = invoke(*PREDICT, "-o", "p.csv")
     assert code == 0, errors
     lines = list(csv.DictReader((tmp_path / "p.csv").open()))
-    assert list(lines[0]) == ["id", "label", "p_ague", "p_croup", "p_pest", "views", "rejected"]
+    columns = ["id", "label", "p_ague", "p_croup", "p_pest", "views", "rejected"]
+    assert list(lines[0]) == [*columns, "probability_alone"]
     assert [line["id"] for line in lines] == [f"P{300 + k:03d}" for k in range(24)]
     query = MultiViewData.read(tmp_path / "query")
     for line, mask in zip(lines, query.mask, strict=True):
@@ -90,6 +91,42 @@ def test_from_tables_to_predictions(invoke: Invoke, tables: list[str], tmp_path:
     wanted = clf.predict_proba(query).round(6)
     found = np.array([[float(li[f"p_{n}"]) for n in ("ague", "croup", "pest")] for li in lines])
     assert np.array_equal(found, wanted)
+    alone = clf.proba_alone(query)[np.arange(24), wanted.argmax(axis=1)]
+    assert [float(line["probability_alone"]) for line in lines] == alone.round(6).tolist()
+
+
+def test_queries_that_look_unbalanced_are_told(
+    invoke: Invoke, tables: list[str], tmp_path: Path
+) -> None:
+    assert invoke(*FIT)[0] == 0
+    write_tables(tmp_path / "skewed", [8] * 26 + [9, 10] * 2, NAMES, 400, labels=False)
+    with pytest.warns(FewviewWarning, match="Marginal pulls towards .* unbalanced") as caught:
+        code, _, errors = invoke(*PREDICT[:-1], "skewed", "-o", "p.csv")
+    assert code == 0, errors
+    assert len(caught) == 1
+    assert "column probability_alone" in str(caught[0].message)
+
+
+def test_what_samples_say_alone_is_written_where_it_is_asked_for(
+    invoke: Invoke, tables: list[str], tmp_path: Path
+) -> None:
+    files = ("--support", "support", "--query", "query", "-o", "p.csv")
+    for method, option, wanted in (
+        ("ptmap", (), False),
+        ("ptmap", ("--alone",), True),
+        ("proto", ("--alone",), False),  # alone anyway
+        ("marginal:transductive=false", (), False),
+    ):
+        assert invoke("predict", "--method", method, *files, *option)[0] == 0
+        lines = list(csv.DictReader((tmp_path / "p.csv").open()))
+        assert ("probability_alone" in lines[0]) == wanted
+    assert invoke("predict", "--method", "ptmap", *files, "--alone")[0] == 0
+    line = next(csv.DictReader((tmp_path / "p.csv").open()))
+    clf = create("ptmap").fit(MultiViewData.read("support"))
+    with pytest.warns(FewviewWarning, match="with a single one"):
+        alone = clf.predict_proba(MultiViewData.read("query")[:1])[0]
+    wanted_p = dict(zip(clf.classes_.tolist(), alone.tolist(), strict=True))[line["label"]]
+    assert float(line["probability_alone"]) == pytest.approx(wanted_p, abs=1e-5)
 
 
 def test_rejection_and_reasons(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The estimator face, padding by hand, random numbers, and the language of `--methods`."""
 
+import re
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,10 @@ from sklearn.model_selection import (
 import fewview.ground._draws as view_random
 import fewview.numerics._tensor_draws as method_random
 from fewview import EpisodeBatch, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
-from fewview.engine._checks import synthetic_data
+from fewview.engine._checks import check_method, synthetic_data
+from fewview.engine._method import Method, compare_alone
 from fewview.engine._registry import expand, get_entry, names, register
+from fewview.engine._state import State, Tags
 from fewview.methods.bavardage import Bavardage
 from fewview.methods.proto import Proto
 from fewview.numerics._padding import pad
@@ -93,6 +97,116 @@ def test_a_method_that_assumes_balance_warns_about_unbalanced_queries() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         create("paddle").fit(novel[::5]).predict(lopsided)
+
+
+def test_what_queries_say_alone_is_compared_with_what_they_say_together() -> None:
+    # Two classes; alone 0.9, 0.6 and 0.2 for the first, together the second, the first, the first:
+    # 0.9 - 0.1, nothing, 0.8 - 0.2, a third of which is 1.4 / 3. Shares (0.9 + 0.6 + 0.2) / 3.
+    alone = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]).log()
+    together = torch.tensor([[0.0, 1.0], [3.0, 1.0], [0.2, 0.1]])
+    shares, lost = compare_alone(alone, together)
+    assert shares.tolist() == pytest.approx([1.7 / 3, 1.3 / 3])
+    assert float(lost) == pytest.approx(1.4 / 3)
+
+
+class Stubborn(Method):
+    """The first view of a query is its probability of class 1 alone, the second that together."""
+
+    pull: float = 0.5
+    transductive: bool = True
+
+    @property
+    def tags(self) -> Tags:  # type: ignore[override]
+        return Tags(transductive=True, assumes_balance=self.pull)
+
+    def scores(self, batch: EpisodeBatch, state: State) -> torch.Tensor:
+        return torch.stack([1 - batch.query[1][..., 0], batch.query[1][..., 0]], -1).log()
+
+    def scores_alone(self, batch: EpisodeBatch, state: State) -> torch.Tensor:
+        return torch.stack([1 - batch.query[0][..., 0], batch.query[0][..., 0]], -1).log()
+
+
+@pytest.mark.parametrize(
+    ("alone", "together", "parameters", "message"),
+    [
+        # Nine of ten in one class: 0.4 away from equal shares.
+        ([0.9] * 10, [0.9] * 10, {}, r"Stubborn pulls towards .* \(10 %, 90 % by what the supp"),
+        ([0.9] * 10, [0.9] * 10, {"pull": 1.0}, r"Stubborn assumes equally many"),
+        ([0.9] * 10, [0.9] * 10, {"pull": 0.0}, ""),
+        ([0.9] * 9, [0.9] * 9, {}, ""),  # fewer than five a class
+        ([0.75] * 10, [0.9] * 10, {}, ""),  # 0.25 away
+        # Four of ten are turned over, of which each costs 0.8: 0.32.
+        (
+            [0.9, 0.1] * 5, [0.1, 0.9, 0.1, 0.9] + [0.9, 0.1] * 3, {"pull": 0.0},
+            r"Stubborn gives 40 % of .* than each would get alone, and .* are 32 points less",
+        ),
+        ([0.9, 0.1] * 5, [0.1, 0.9] + [0.9, 0.1] * 4, {}, ""),  # two: 0.16
+        ([0.6, 0.4] * 5, [0.4, 0.6] * 5, {}, ""),  # all of them, but alone nothing was sure
+        ([0.9] * 10, [0.1] * 10, {}, r"unbalanced .*; it gives 100 % of"),
+        ([0.9] * 10, [0.1] * 10, {"transductive": False}, ""),
+    ],
+)  # fmt: skip
+def test_queries_that_change_much_or_look_unbalanced_are_told_once(
+    alone: list[float], together: list[float], parameters: dict[str, Any], message: str
+) -> None:
+    clf = Stubborn(scaling="none", dtype="float64", **parameters)
+    clf.fit({"a": [[0.0], [1.0]], "b": [[0.0], [1.0]]}, [0, 1])
+    queries = {"a": np.array(alone)[:, None], "b": np.array(together)[:, None]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.predict(queries)
+    assert len(caught) == bool(message)
+    if message:
+        assert re.search(message, str(caught[0].message))
+        assert caught[0].filename == __file__
+    assert clf.proba_alone(queries)[:, 1] == pytest.approx(alone)
+
+
+@pytest.mark.parametrize(
+    "name", ["marginal:settings=default", "ptmap", "proto", "ugda", "partial-nn"]
+)
+def test_alone_is_what_a_single_query_gets(name: str) -> None:
+    base, novel = synthetic_data()
+    clf = create(name, dtype="float64", max_memory=1e-4).fit_base(base).fit(novel[::5])
+    mask = np.ones((16, 3), dtype=bool)
+    mask[::3, 1] = mask[1::3, 0] = False
+    query = novel[1::5].with_mask(mask)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewviewWarning)
+        single = np.concatenate([clf.predict_proba(query[k : k + 1]) for k in range(len(query))])
+        together = clf.predict_proba(query)
+    alone = clf.proba_alone(query)
+    np.testing.assert_allclose(alone, single, atol=1e-6)
+    # Proto looks at queries one by one, but its padding at all of them.
+    assert np.allclose(alone, together, atol=1e-6) == (name == "partial-nn")
+    assert clf.proba_alone(query[:0]).shape == (0, 4)
+
+
+def test_scores_alone_that_are_not_those_of_a_single_query_are_found() -> None:
+    class Wrong(type(create("marginal"))):  # type: ignore[misc]
+        def scores_alone(self, batch: EpisodeBatch, state: State) -> torch.Tensor:
+            return self.scores(batch, state)
+
+    check_method(create("marginal:settings=default"), only=["single query"])
+    with pytest.raises(AssertionError, match="scores_alone instead of a single query"):
+        check_method(Wrong(settings="default"), only=["single query"])
+
+
+def test_marginal_says_that_one_class_dominates() -> None:
+    base, novel = synthetic_data()
+    clf = create("marginal:settings=default").fit_base(base).fit(novel[::5])
+    with pytest.warns(FewviewWarning, match="Marginal pulls towards equally many .* unbalanced"):
+        clf.predict(novel[[*range(20), 25, 45, 65]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.predict(novel)
+        clf.set_params(transductive=False).fit(novel[::5]).predict(novel[:20])
+
+
+def test_the_pull_of_marginal_is_its_balance() -> None:
+    pulls = {"": 0.5, ":balance=0": 0.0, ":balance=1": 1.0, ":transductive=false": 0.0}
+    for text, pull in pulls.items():
+        assert create(f"marginal{text}").tags.assumes_balance == pull
 
 
 def test_batches_split_by_memory_do_not_matter() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.stats import beta, chi2, kstest
 
 from fewview.datasets import class_split, get_spec, load
 from fewview.episodes import SAMPLER_VERSION, Episodes, EpisodeSampler, TaskSpec
-from fewview.episodes._sampler import dirichlet_counts
+from fewview.episodes._sampler import capped_counts, dirichlet_counts, dominant_counts
 from fewview.samples import FewviewError, MissingRule, MultiViewData
 
 PER_TASK = (
@@ -84,7 +85,7 @@ TASKS = st.builds(
     st.integers(1, 5),
     st.integers(0, 66),
     st.sampled_from(["uniform", "class"]),
-    st.sampled_from(["balanced", "dirichlet:2", "dirichlet:0.5"]),
+    st.sampled_from(["balanced", "dirichlet:2", "dirichlet:0.5", "dominant:0.6"]),
 )
 
 
@@ -349,6 +350,141 @@ def test_dirichlet_counts_are_redrawn_until_the_classes_suffice() -> None:
     assert (counts[fits] == wished[fits]).all()
 
 
+def counts_of(episodes: Episodes) -> Any:
+    """Queries of every class of the tasks, [tasks, way]."""
+    codes = np.arange(episodes.way)
+    return (episodes.query_labels[:, :, None] == codes).sum(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("counts", "room", "wanted"),
+    [
+        ([3, 0, 9], [3, 1, 9], [3, 0, 9]),  # all of it fits
+        ([30, 5, 5, 5], [9, 20, 20, 20], [9, 12, 12, 12]),  # 36 in three equal parts
+        # 16 as 6 : 3 : 1 is 9.6, 4.8, 1.6: two are rounded up, of the equal .6 the first.
+        ([10, 6, 3, 1], [4, 20, 20, 20], [4, 10, 5, 1]),
+        ([8, 0, 0], [5, 2, 9], [5, 2, 1]),  # 3 over classes that had none: equal parts
+        ([10, 5, 0], [3, 6, 20], [3, 6, 6]),  # the second is full as well, 6 are left
+        ([45, 0, 0, 0, 0], [9, 9, 9, 9, 9], [9, 9, 9, 9, 9]),
+        ([20, 20], [1, 39], [1, 39]),
+    ],
+)
+def test_counts_are_capped_at_what_classes_hold(
+    counts: list[int], room: list[int], wanted: list[int]
+) -> None:
+    found = capped_counts(np.array([counts, counts]), np.array([room, room]))
+    assert found.tolist() == [wanted, wanted]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=2, max_size=6))
+def test_capped_counts_fit_and_keep_their_sum(pairs: list[tuple[int, int]]) -> None:
+    counts, room = np.array(pairs).T[:, None]
+    room = room + (room.sum() < counts.sum()) * counts
+    found = capped_counts(counts, room)
+    assert (found <= room).all()
+    assert (found >= np.minimum(counts, room)).all()  # a class never loses what fits
+    assert found.sum() == counts.sum()
+
+
+def ten_samples_a_class() -> MultiViewData:
+    """Forty classes of ten samples, as in orl."""
+    return MultiViewData(np.ones((400, 1)), labels=np.repeat(np.arange(40), 10), name="tens")
+
+
+def test_where_no_drawn_counts_fit_the_first_are_capped() -> None:
+    one = MultiViewData(np.ones((42, 1)), labels=np.repeat([0, 1], [2, 40]))
+    sampler = EpisodeSampler(one, TaskSpec(way=2, shot=1, queries=20, query_counts="dirichlet:1e6"))
+    episodes = sampler.draw(0, 6)  # equal counts, of which 1 and 39 fit
+    assert sampler.capped(0, 6).all()
+    assert (np.sort(counts_of(episodes), axis=1) == [1, 39]).all()
+    # Nine queries of five classes with nine samples to spare: there is one way to do it.
+    task = TaskSpec(way=5, shot=1, queries=9, query_counts="dirichlet:1")
+    episodes = EpisodeSampler(ten_samples_a_class(), task).draw(0, 20)
+    assert_valid(episodes, ten_samples_a_class(), task)
+    assert (counts_of(episodes) == 9).all()
+
+
+def test_some_tasks_may_be_capped_and_the_others_keep_what_was_drawn() -> None:
+    # 40 of 45 places are wanted: few draws leave at most five empty.
+    data, task = ten_samples_a_class(), TaskSpec(way=5, queries=8, query_counts="dirichlet:1")
+    sampler = EpisodeSampler(data, task)
+    episodes, capped = sampler.draw(0, 60), sampler.capped(0, 60)
+    assert 0 < capped.sum() < 60
+    assert_valid(episodes, data, task)
+    keys = [key_of("query counts", attempt) for attempt in range(1000)]
+    for index, (counts, gave_up) in enumerate(zip(counts_of(episodes), capped, strict=True)):
+        seed = int(sampler.seeds(index, index + 1)[0])
+        states = np.array([scramble(scramble(seed) ^ key) for key in keys], dtype=np.uint64)
+        drawn = dirichlet_counts(states, 1.0, 5, 40)
+        fitting = drawn[(drawn <= 9).all(axis=1)]
+        assert len(fitting) == 0 if gave_up else (counts == fitting[0]).all()
+        if gave_up:
+            assert counts.tolist() == capped_counts(drawn[:1], np.full((1, 5), 9))[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("share", "total", "room", "wanted"),
+    [
+        ("0.8", 75, 99, [60, 4, 4, 4, 3]),  # 15 over four classes
+        ("0.8", 45, 99, [36, 3, 2, 2, 2]),
+        ("0.5", 5, 99, [3, 1, 1, 0, 0]),  # 2.5 is rounded up
+        ("0.7", 5, 99, [4, 1, 0, 0, 0]),  # 3.5 likewise, exactly, whatever 0.7 * 5 is in floats
+        ("1", 10, 99, [10, 0, 0, 0, 0]),
+        ("0.2", 10, 99, [2, 2, 2, 2, 2]),
+        # Ten samples a class, one shot: of 12 and 3 nine fit, and six are divided by four.
+        ("0.8", 15, 9, [9, 2, 2, 1, 1]),
+        ("0.8", 10, 9, [8, 1, 1, 0, 0]),
+        ("0.8", 45, 9, [9, 9, 9, 9, 9]),
+    ],
+)
+def test_dominant_counts(share: str, total: int, room: int, wanted: list[int]) -> None:
+    states = np.arange(200, dtype=np.uint64)
+    counts, capped = dominant_counts(states, Fraction(share), total, np.full((200, 5), room))
+    for state, found, small in zip(states.tolist(), counts.tolist(), capped.tolist(), strict=True):
+        keys = words(state, 5)
+        order = sorted(range(5), key=keys.__getitem__)
+        assert [found[place] for place in order] == wanted
+        assert small == (Fraction(share) * total + Fraction(1, 2) >= room + 1)
+
+
+def test_small_classes_beside_a_dominant_one_are_capped_too() -> None:
+    # 12 of 16 and 2, 2; two classes hold one each, so that the dominant one has the rest.
+    states = np.arange(50, dtype=np.uint64)
+    for place in range(3):
+        room = np.ones((50, 3), dtype=np.int64)
+        room[:, place] = 30
+        counts, capped = dominant_counts(states, Fraction(3, 4), 16, room)
+        assert capped.all()
+        assert (counts == np.where(np.arange(3) == place, 14, 1)).all()
+
+
+def test_the_dominant_class_is_drawn_by_every_task_for_itself() -> None:
+    data = MultiViewData(np.ones((400, 1)), labels=np.repeat(np.arange(4), 100), name="large")
+    task = TaskSpec(way=3, queries=10, query_counts="dominant:0.8")
+    sampler = EpisodeSampler(data, task)
+    counts = counts_of(sampler.draw(0, 3000))
+    assert not sampler.capped(0, 3000).any()
+    assert (np.sort(counts, axis=1) == [3, 3, 24]).all()
+    assert_equally_often(np.bincount(counts.argmax(axis=1)))
+    seed = int(sampler.seeds(7, 8)[0])
+    keys = words(stream(seed, "dominant class"), 3)
+    assert counts[7].argmax() == min(range(3), key=keys.__getitem__)
+    # The same supports, and the same queries as far as both tasks have them.
+    even = EpisodeSampler(data, TaskSpec(way=3, queries=10)).draw(0, 50)
+    skewed = sampler.draw(0, 50)
+    np.testing.assert_array_equal(even.support, skewed.support)
+    for t in range(50):
+        assert len(np.intersect1d(even.query[t], skewed.query[t])) == 10 + 3 + 3
+
+
+def test_dominant_tasks_of_small_classes_are_valid() -> None:
+    data, task = ten_samples_a_class(), TaskSpec(way=5, queries=3, query_counts="dominant:0.8")
+    episodes = EpisodeSampler(data, task).draw(0, 40)
+    assert_valid(episodes, data, task)
+    assert (np.sort(counts_of(episodes), axis=1) == [1, 1, 2, 2, 9]).all()
+
+
 # ------------------------------------------------------------------ real data with gaps, bad input
 
 
@@ -403,11 +539,6 @@ def test_impossible_draws_are_errors_that_say_why() -> None:
     tight = TaskSpec(way=2, shot=1, queries=13, query_counts="dirichlet:2")
     with pytest.raises(FewviewError, match="more than the classes hold; lower --queries"):
         EpisodeSampler(data, tight).draw(0, 50)
-    exact = MultiViewData(np.ones((42, 1)), labels=np.repeat([0, 1], [2, 40]))
-    with pytest.raises(FewviewError, match=r"no Dirichlet\(1e\+06\) query counts fit"):
-        EpisodeSampler(
-            exact, TaskSpec(way=2, shot=1, queries=20, query_counts="dirichlet:1e6")
-        ).draw(0, 1)
 
 
 # ------------------------------------------------------------------ parts of a list

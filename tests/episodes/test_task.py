@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,19 @@ def test_counts_follow_from_way_shot_and_queries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "alpha"), [("balanced", None), ("dirichlet:2", 2.0), ("dirichlet:0.5", 0.5)]
+    ("text", "alpha", "share"),
+    [
+        ("balanced", None, None),
+        ("dirichlet:2", 2.0, None),
+        ("dirichlet:0.5", 0.5, None),
+        ("dominant:0.8", None, Fraction(4, 5)),
+        ("dominant:1", None, Fraction(1)),
+        ("dominant:0.2", None, Fraction(1, 5)),  # an equal share of five classes
+    ],
 )
-def test_query_counts_are_read(text: str, alpha: float | None) -> None:
-    assert TaskSpec(query_counts=text).dirichlet == alpha
+def test_query_counts_are_read(text: str, alpha: float | None, share: Fraction | None) -> None:
+    task = TaskSpec(query_counts=text)
+    assert (task.dirichlet, task.dominant) == (alpha, share)
 
 
 @pytest.mark.parametrize(
@@ -36,12 +46,17 @@ def test_query_counts_are_read(text: str, alpha: float | None) -> None:
         ({"way": 2, "shot": (1, 0)}, "shot must be at least 1"),
         ({"queries": 0}, "queries is 0"),
         *(
-            ({"query_counts": text}, "use 'balanced' or 'dirichlet:2'")
+            ({"query_counts": text}, "use 'balanced', 'dirichlet:2'")
             for text in (
                 "dirichlet", "dirichlet:", "dirichlet:x", "dirichlet:-1", "dirichlet:0",
-                "dirichlet:nan", "dirichlet:inf", "gamma:2", "", "Balanced",
+                "dirichlet:nan", "dirichlet:inf", "gamma:2", "", "Balanced", "dominant",
+                "dominant:", "dominant:x", "dominant:nan", "dominant:inf", "dominant:-0.8",
+                "dominant:0", "dominant:1/0",
             )
         ),
+        ({"query_counts": "dominant:1.01"}, "one of 5 classes is between 1/5 and 1"),
+        ({"query_counts": "dominant:0.19"}, "one of 5 classes is between 1/5 and 1"),
+        ({"way": 2, "query_counts": "dominant:0.4"}, "one of 2 classes is between 1/2 and 1"),
     ],
 )  # fmt: skip
 def test_wrong_tasks_are_errors_that_say_why(parameters: dict[str, Any], message: str) -> None:

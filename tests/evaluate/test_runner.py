@@ -317,6 +317,28 @@ def test_gaps_of_the_data_are_told_once() -> None:
         plan(make_grid([toy()], splits=2, episodes=2))
 
 
+def test_classes_too_small_for_unequal_counts_are_told_once() -> None:
+    # Twelve samples a class, one shot: eleven queries of each are all there are.
+    options: dict[str, Any] = {
+        "query_counts": "dirichlet:0.001",
+        "way": 2,
+        "splits": 2,
+        "episodes": 2,
+    }
+    with pytest.warns(
+        FewviewWarning, match=r"'toy': .* 'dirichlet:0.001' with 22 queries"
+    ) as caught:
+        outcome = run(make_grid([toy()], queries=11, **options), "none")
+    assert len(caught) == 1
+    assert not outcome.failures
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan(make_grid([toy()], queries=5, **options))
+    # 0.9 of 2 x 6 queries is 10.8, of 2 x 7 12.6.
+    with pytest.warns(FewviewWarning, match="lower --queries to 6$"):
+        plan(make_grid([toy()], queries=11, **options | {"query_counts": "dominant:0.9"}))
+
+
 def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -> None:
     data = toy("three", n_classes=3, gaps=True)
     with pytest.warns(FewviewWarning, match="3 classes .* in 3 ways only; 3 div") as caught:

@@ -70,7 +70,7 @@ def _lines() -> Lines:
                 _yes(tags.transductive),
                 _use_of_base(method),
                 "handles" if tags.handles_missing else "padded",
-                _yes(tags.assumes_balance),
+                "partly" if 0 < tags.assumes_balance < 1 else _yes(tags.assumes_balance == 1),
                 _yes(not tags.deterministic),
                 _yes(tags.trained),
                 str(factory.version),

@@ -62,6 +62,14 @@ def predict(
             help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
         ),
     ] = False,
+    alone: Annotated[
+        bool,
+        typer.Option(
+            "--alone",
+            help="Add the column probability_alone for every method that looks at queries "
+            "together; marginal has it anyway, others take one more pass per query.",
+        ),
+    ] = False,
     labels: Labels = None,
     partial_rows: PartialRows = "error",
     device: Device = "cpu",
@@ -69,8 +77,9 @@ def predict(
     """Classify samples and write labels with probabilities.
 
     The columns are id, label, p_CLASS for every class, views (which ones the sample has) and
-    rejected. Labels are as in the supports; labels of the queries are optional and only used to
-    print the accuracy.
+    rejected; for methods that look at queries together also probability_alone, the probability of
+    the most probable class if the sample were the only query. Labels are as in the supports; labels
+    of the queries are optional and only used to print the accuracy.
     """
     from fewview.ground._rows import save
     from fewview.ground._whole_files import check_writable
@@ -101,7 +110,7 @@ def predict(
     samples = _read_queries(query, partial_rows, labels)
     _check_views(query, samples, clf.prepared_.reference.view_dims,
                  "the supports" if clf.base is None else "the model")  # fmt: skip
-    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label)
+    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
     columns = list(rows[0]) if rows else []
     save([_written(row, form) for row in rows], columns, form, target)
@@ -157,11 +166,22 @@ def _classifier(model: str | None, method: str | None, device: str) -> Method:
 
 
 def prediction_rows(
-    clf: Method, query: MultiViewData, reject: float | None, reject_label: str
+    clf: Method,
+    query: MultiViewData,
+    reject: float | None,
+    reject_label: str,
+    alone: bool = False,
 ) -> list[dict[str, Any]]:
-    """One row per query: id, label, probabilities, views, rejected."""
+    """One row per query: id, label, probabilities, views, rejected, and what it would say alone.
+
+    The latter is left out where a query is alone anyway, and where it takes long and is not asked
+    for.
+    """
+    from fewview.engine._contract import Contract
     from fewview.engine._rejection import rejection_label
 
+    quick = type(clf).scores_alone is not Contract.scores_alone
+    by_itself = clf.proba_alone(query) if clf.looks_together and (quick or alone) else None
     proba = clf.predict_proba(query)
     gone = [False] * len(query) if reject is None else clf.rejected(query, reject).tolist()
     unknown = None if reject is None else rejection_label(clf.classes_, reject_label)
@@ -179,6 +199,8 @@ def prediction_rows(
             view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
         )
         entry["rejected"] = gone[row]
+        if by_itself is not None:
+            entry["probability_alone"] = round(float(by_itself[row, proba[row].argmax()]), 6)
         rows.append(entry)
     return rows
 

@@ -436,8 +436,10 @@ def check_missing_views(case: Case) -> None:
 
 
 def check_single_query(case: Case) -> None:
-    """One query alone gets a sensible answer, or an error that says why not."""
+    """One query alone gets a sensible answer, `scores_alone`, or an error that says why not."""
     method, prepared, batch = case.setting(case.task(eta=0.0), 4 * case.n_tasks)
+    with torch.no_grad():
+        alone = method.scores_alone(batch.without_query_labels(), prepared.state)
     found = []
     for index in (0, 5, 10):  # one of every class: queries come class by class
         only = _picked(batch, "query", [index])
@@ -448,6 +450,9 @@ def check_single_query(case: Case) -> None:
             return
         assert out.shape == (batch.n_tasks, 1, WAY), f"scores of shape {tuple(out.shape)}"
         found.append(_accuracy(out, only))
+        if alone is not None and method.tags.deterministic:
+            said = torch.softmax(alone[:, [index]].double().cpu(), dim=-1)
+            _expect_close(said, out, case.tolerance, "scores_alone instead of a single query")
     share = sum(found) / len(found)
     assert share > 50, f"single queries are right in {share:.0f} % of easy tasks"
     none = _probabilities(method, prepared, _picked(batch, "query", []))

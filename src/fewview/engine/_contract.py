@@ -163,6 +163,14 @@ class Contract(Parameters, ABC):
         """
         return nearest_support(batch)
 
+    def scores_alone(self, batch: EpisodeBatch, state: State) -> Tensor | None:
+        """`scores` of every query as if it were the only one; None where there is no quick way.
+
+        Methods that look at queries together may have one. Padding looks at all queries too.
+        """
+        tags = self.tags
+        return None if tags.transductive or not tags.handles_missing else self.scores(batch, state)
+
     def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
         """Reasons for one scaled task; by default, every view is left out in turn."""
         return explain_by_leaving_out(batch, lambda part: self.score_batch(part, prepared))

@@ -47,8 +47,16 @@ from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data, is_plain
 from fewview.samples._masks import MissingRule
 
-# Share of queries that would have to change class for balance, above which users are warned.
+# Share of queries that would have to change class for balance, above which users are warned: by
+# nearest supports, and by mean probabilities of queries taken one by one.
 UNBALANCED = 0.35
+UNBALANCED_ALONE = 0.27
+# What answers lose in probability by queries taken one by one, above which users are warned
+# (`compare_alone`). This and UNBALANCED_ALONE are what 99 of 100 balanced tasks of base classes
+# stay below, and 95 of 100 on any data set (benchmarks/query_warnings.py).
+CHANGED = 0.22
+# Fewer queries per class tell little about all that.
+FEWEST_PER_CLASS = 5
 Self = TypeVar("Self", bound="Method")
 
 
@@ -303,7 +311,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
     def query_scores(self, X: Any) -> Tensor:
         """Scores of queries for the classes in `classes_`: [n_query, way], on the CPU."""
         query = self._queries(X)
-        if len(query) == 1 and self.tags.transductive and getattr(self, "transductive", True):
+        if len(query) == 1 and self.looks_together:
             warnings.warn(
                 f"{type(self).__name__} looks at all queries together; with a single one it falls "
                 "back to what the supports say",
@@ -311,9 +319,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 stacklevel=3,
             )
         batch = self.task_batch(query)
-        if self.tags.assumes_balance:
-            self._warn_if_unbalanced(batch)
-        return self.score_batch(batch, self.prepared_)[0].cpu()
+        scores = self.score_batch(batch, self.prepared_)[0]
+        self._warn_of_queries(batch, scores)
+        return scores.cpu()
 
     def task_batch(self, query: MultiViewData) -> EpisodeBatch:
         """The supports given to `fit` and some queries as one scaled task on the device."""
@@ -332,22 +340,84 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             view_names=known.view_names,
         )
 
-    def _warn_if_unbalanced(self, batch: EpisodeBatch) -> None:
-        """Warn where the nearest supports put most queries of one task into few classes."""
-        if batch.n_query < 5 * batch.way:
-            return  # too few to tell
-        # Distances over shared views: padded views draw queries to some classes by themselves.
-        nearest = nearest_support(batch)[0].argmax(-1)
-        shares = torch.bincount(nearest, minlength=batch.way).double() / batch.n_query
-        if float((shares - 1 / batch.way).abs().sum()) / 2 > UNBALANCED:
+    @property
+    def looks_together(self) -> bool:
+        """Whether answers to queries depend on the other queries, with these parameters."""
+        return self.tags.transductive and getattr(self, "transductive", True)
+
+    def _scores_alone(self, batch: EpisodeBatch) -> Tensor | None:
+        """Scores of the queries of one task, each by itself, where there is a quick way."""
+        with torch.no_grad():
+            found = self.scores_alone(batch, self.prepared_.state)
+        return None if found is None else found[0]
+
+    def _warn_of_queries(self, batch: EpisodeBatch, scores: Tensor) -> None:
+        """Warn where queries look unbalanced to who wants balance, or together say much else."""
+        if not self.looks_together or batch.n_query < FEWEST_PER_CLASS * batch.way:
+            return  # alone anyway, or too few to tell
+        # With the settings that were chosen, where they are automatic.
+        pull = self.settled(self.prepared_.state).tags.assumes_balance
+        said = []
+        alone = self._scores_alone(batch)
+        if alone is None:
+            # Distances over shared views: padded views draw queries to some classes by themselves.
+            nearest = nearest_support(batch)[0].argmax(-1)
+            shares = torch.bincount(nearest, minlength=batch.way).double() / batch.n_query
+            limit, source = UNBALANCED, "by nearest support"
+        else:
+            shares, lost = compare_alone(alone, scores)
+            limit, source = UNBALANCED_ALONE, "by what the supports say about each one"
+            if lost > CHANGED:
+                other = float((scores.argmax(-1) != alone.argmax(-1)).double().mean())
+                said.append(
+                    f"gives {100 * other:.0f} % of the queries another class than each would get "
+                    f"alone, and alone its answers are {100 * float(lost):.0f} points less probable"
+                )
+        if pull and float((shares - 1 / batch.way).abs().sum()) / 2 > limit:
             text = ", ".join(f"{100 * share:.0f} %" for share in shares[:10].tolist())
+            wants = "assumes" if pull == 1 else "pulls towards"
+            said.insert(
+                0,
+                f"{wants} equally many queries of every class, and these look unbalanced ({text} "
+                f"{source})",
+            )
+        if said:
+            advice = "a method that does not assume it may do better"
+            if alone is not None:
+                advice = "compare with proba_alone (column probability_alone of fewview predict)"
             warnings.warn(
-                f"{type(self).__name__} assumes equally many queries of every class, and these "
-                f"look unbalanced ({text} by nearest support); a method that does not assume "
-                "it may do better",
+                f"{type(self).__name__} {'; it '.join(said)}; {advice}",
                 FewviewWarning,
                 stacklevel=4,
             )
+
+    def proba_alone(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities of queries as if each were the only one, [n_query, way].
+
+        This is what the supports say. `predict_proba` of methods that look at queries together may
+        say something else; where they have no quick way (`scores_alone`), every query becomes a
+        task of its own here, which takes longer.
+
+        Args:
+            X: queries, as for `predict`.
+
+        Example:
+            >>> from fewview import create
+            >>> clf = create("ptmap").fit([[0.0], [9.0]], ["cat", "dog"])
+            >>> clf.proba_alone([[8.0], [7.0], [1.0]]).shape
+            (3, 2)
+        """
+        batch = self.task_batch(self._queries(X))
+        if not batch.n_query:
+            return np.zeros((0, batch.way))
+        scores = self._scores_alone(batch)
+        if scores is None:
+            dims = self.prepared_.reference.view_dims
+            size = self.batch_size(batch.n_support, 1, dims, batch.way)
+            rows = torch.arange(batch.n_query, device=batch.device)
+            parts = (batch.one_by_one(rows[k : k + size]) for k in range(0, len(rows), size))
+            scores = torch.cat([self.score_batch(part, self.prepared_) for part in parts])[:, 0]
+        return torch.softmax(scores.to(torch.float64), dim=-1).cpu().numpy()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities of queries, [n_query, way], columns as in `classes_`."""
@@ -562,6 +632,18 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.non_deterministic = not self.tags.deterministic
         return tags
+
+
+def compare_alone(alone: Tensor, together: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares of classes by queries taken one by one, and how much together differs from that.
+
+    Scores are [..., n_query, way]; shares are [..., way]. The difference is the mean probability
+    that queries alone give to their best class beyond the one they get together: where the
+    supports cannot tell two classes apart, choosing the other one costs nothing.
+    """
+    p = torch.softmax(alone.double(), dim=-1)
+    taken = p.gather(-1, together.argmax(-1, keepdim=True))[..., 0]
+    return p.mean(-2), (p.amax(-1) - taken).mean(-1)
 
 
 def load_model(path: str | PathLike[str], *, device: str = "cpu") -> Method:

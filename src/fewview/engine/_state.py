@@ -26,7 +26,8 @@ class Tags:
         transductive: looks at all queries of a task together.
         needs_base: cannot work without a base set.
         handles_missing: gets the batch with its gaps; otherwise views are padded before.
-        assumes_balance: uses that every class has the same number of queries.
+        assumes_balance: uses that every class has the same number of queries; a number between 0
+            and 1 where answers are pulled towards that, but not forced.
         deterministic: draws no random numbers.
         trained: trains neural networks; left out of `all`.
         prepare_depends_on: fields of the task that `prepare` looks at.
@@ -38,7 +39,7 @@ class Tags:
     transductive: bool = False
     needs_base: bool = False
     handles_missing: bool = False
-    assumes_balance: bool = False
+    assumes_balance: float = False
     deterministic: bool = True
     trained: bool = False
     iterative: bool = False

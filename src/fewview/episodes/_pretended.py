@@ -110,6 +110,7 @@ def draw_folds(
     # more.
     words = ("marginal folds", seed)
     divisions = divide(base, task.way, n_folds, *words, most=MOST_BASE_CLASSES)
+    per_kind = max(1, episodes_per_fold // 2)
     out = []
     for number, division in enumerate(divisions):
         # Unbalanced counts must fit the classes: the largest share is seldom above 0.8.
@@ -121,11 +122,11 @@ def draw_folds(
             try:
                 name = f"marginal {number}"
                 sampler = EpisodeSampler(division.unknown, kind, seed=seed, name=name)
-                episodes.append(sampler.draw(0, max(1, episodes_per_fold // 2)))
+                if not sampler.capped(0, per_kind).any():
+                    episodes.append(sampler.draw(0, per_kind))
             except FewviewError as error:
-                if shares == "balanced":
-                    message = f"no tasks can be drawn from base classes: {error}"
-                    raise FewviewError(message) from None
+                message = f"no tasks can be drawn from base classes: {error}"
+                raise FewviewError(message) from None
         known = thinned(division.known)
         out.append(Fold(known, division.unknown, division.novel, tuple(episodes)))
     return out

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import floor
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -239,7 +241,8 @@ class EpisodeSampler:
         )
 
     def _check_sizes(self) -> None:
-        need = max(self.task.shots) + (self.task.queries if self.task.dirichlet is None else 1)
+        balanced = self.task.query_counts == "balanced"
+        need = max(self.task.shots) + (self.task.queries if balanced else 1)
         small = np.flatnonzero(self._sizes < need)
         if small.size:
             worst = int(small[self._sizes[small].argmin()])
@@ -262,9 +265,9 @@ class EpisodeSampler:
             raise FewviewError(f"episodes {start} to {stop} is an empty range")
         task = self.task
         seeds = self.seeds(start, stop)
-        n_classes, largest = self._rows.shape
-        chosen = smallest(raw(combine(seeds, stream_key("classes")), n_classes), task.way)
-        counts = self._query_counts(seeds, chosen)
+        largest = self._rows.shape[1]
+        chosen = self._classes(seeds)
+        counts, _ = self._query_counts(seeds, chosen)
         # One key per (class, member): an episode does not change when other classes do.
         step = chosen.astype(np.uint64) * np.uint64(stream_key("class step") | 1)
         keys = combine(seeds, stream_key("members"))[:, None] + step
@@ -309,29 +312,110 @@ class EpisodeSampler:
             dataset=self.name,
         )
 
-    def _query_counts(self, seeds: NDArray[np.uint64], chosen: IntArray) -> IntArray:
-        """Queries per class, [tasks, way]; Dirichlet counts are redrawn until they all fit."""
+    def with_queries(self, queries: int) -> EpisodeSampler:
+        """The same sampler with another number of queries per class."""
+        task = replace(self.task, queries=queries)
+        return EpisodeSampler(self.data, task, self.class_names, seed=self.seed, name=self.name)
+
+    def capped(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Whether classes of episodes start..stop-1 are too small for the counts that were drawn.
+
+        What does not fit has then gone to the other classes, see `capped_counts`.
+        """
+        seeds = self.seeds(start, stop)
+        return self._query_counts(seeds, self._classes(seeds))[1]
+
+    def _classes(self, seeds: NDArray[np.uint64]) -> IntArray:
+        """The classes of tasks in their order, [tasks, way]."""
+        return smallest(raw(combine(seeds, stream_key("classes")), len(self._rows)), self.task.way)
+
+    def _query_counts(
+        self, seeds: NDArray[np.uint64], chosen: IntArray
+    ) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Queries per class, [tasks, way], and whether they were capped.
+
+        Dirichlet counts are redrawn until they fit the classes; where none of many draws did, the
+        first is capped. Dominant ones are capped at once: drawn again they would be the same.
+        """
         task = self.task
-        alpha = task.dirichlet
-        if alpha is None:
-            return np.full(chosen.shape, task.queries, dtype=np.int64)
+        alpha, share = task.dirichlet, task.dominant
+        capped = np.zeros(len(seeds), dtype=bool)
+        if alpha is None and share is None:
+            return np.full(chosen.shape, task.queries, dtype=np.int64), capped
         room = self._sizes[chosen] - np.array(task.shots)
         if (room.sum(axis=1) < task.n_query).any():
             raise FewviewError(
                 f"{task.n_query} queries per task are more than the classes hold; lower --queries"
             )
+        if alpha is None:
+            assert share is not None
+            states = combine(seeds, stream_key("dominant class"))
+            return dominant_counts(states, share, task.n_query, room)
         counts = np.zeros(chosen.shape, dtype=np.int64)
+        first = counts
         open_tasks = np.arange(len(seeds))
         for attempt in range(MAX_REDRAWS):
             states = combine(seeds[open_tasks], stream_key("query counts", attempt))
             counts[open_tasks] = dirichlet_counts(states, alpha, task.way, task.n_query)
+            first = counts.copy() if attempt == 0 else first
             open_tasks = open_tasks[(counts[open_tasks] > room[open_tasks]).any(axis=1)]
             if not open_tasks.size:
-                return counts
-        raise FewviewError(
-            f"no Dirichlet({alpha:g}) query counts fit the classes after {MAX_REDRAWS} draws; "
-            "lower --queries"
-        )
+                break
+        capped[open_tasks] = True
+        counts[capped] = capped_counts(first[capped], room[capped])
+        return counts, capped
+
+
+def dominant_counts(
+    states: NDArray[np.uint64], share: Fraction, total: int, room: IntArray
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Give one class a share of `total` queries, rounded half up, the others equal parts.
+
+    One stream per task puts its classes in an order: the first is the dominant one, and what is
+    left over after equal parts goes to the next ones, one query each. A dominant class has at most
+    as many as it holds (`room`, [tasks, way]), and the others equal parts of more; where these do
+    not fit, see `capped_counts`. Counts [tasks, way], and whether classes were too small for them.
+    """
+    order = smallest(raw(states, room.shape[1]), room.shape[1])
+    room = np.take_along_axis(room, order, axis=1)
+    wanted = floor(share * total + Fraction(1, 2))
+    most = np.minimum(room[:, :1], wanted)
+    part, over = np.divmod(total - most, room.shape[1] - 1)
+    in_order = np.concatenate([most, part + (np.arange(room.shape[1] - 1) < over)], axis=1)
+    capped = (most[:, 0] < wanted) | (in_order > room).any(axis=1)
+    counts = np.empty_like(in_order)
+    np.put_along_axis(counts, order, capped_counts(in_order, room), axis=1)
+    return counts, capped
+
+
+def capped_counts(counts: IntArray, room: IntArray) -> IntArray:
+    """Cap queries per class at what the classes hold, [tasks, way]; the sums stay.
+
+    What does not fit is split over the other classes in proportion to their own counts (equally
+    where these are all zero), again until everything fits, largest remainders rounded up. Whole
+    numbers throughout, so that every machine rounds alike.
+    """
+    total = counts.sum(axis=1, keepdims=True)
+    full = np.zeros(counts.shape, dtype=bool)
+    while True:
+        left = total - np.where(full, room, 0).sum(axis=1, keepdims=True)
+        weight = np.where(full, 0, counts)
+        weight = np.where(weight.any(axis=1, keepdims=True), weight, ~full)
+        whole = np.maximum(weight.sum(axis=1, keepdims=True), 1)
+        over = ~full & (weight * left > room * whole)
+        if not over.any():
+            break
+        full |= over
+    share, remainder = np.divmod(weight * left, whole)
+    lacking = left[:, 0] - share.sum(axis=1)
+    return np.where(full, room, share + _largest(remainder, lacking))
+
+
+def _largest(remainder: NDArray[Any], count: IntArray) -> NDArray[np.bool_]:
+    """Which entries of every row are its `count` largest; of equal ones the first."""
+    order = np.argsort(-remainder, axis=1, kind="stable")
+    rank = np.argsort(order, axis=1, kind="stable")
+    return np.asarray(rank < count[:, None])
 
 
 def dirichlet_counts(
@@ -353,6 +437,5 @@ def dirichlet_counts(
     share = gamma / gamma.sum(axis=1, keepdims=True) * total
     counts = np.floor(share).astype(np.int64)
     lacking = total - counts.sum(axis=1)
-    rank = np.argsort(np.argsort(-(share - counts), axis=1, kind="stable"), axis=1, kind="stable")
-    out: NDArray[np.int64] = counts + (rank < lacking[:, None])
+    out: IntArray = counts + _largest(share - counts, lacking)
     return out

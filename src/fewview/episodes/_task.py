@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from fewview.ground._errors import FewviewError
 from fewview.samples._masks import MissingRule
@@ -18,8 +19,9 @@ class TaskSpec:
         queries: queries per class; with unbalanced queries, their mean per class.
         eta: missing rate over supports and queries together.
         missing: how views go missing.
-        query_counts: `"balanced"`, or `"dirichlet:A"` for class proportions drawn from a
-            Dirichlet distribution with parameter A.
+        query_counts: `"balanced"`; `"dirichlet:A"` for class proportions drawn from a
+            Dirichlet distribution with parameter A; `"dominant:S"` for one class, drawn task by
+            task, with the share S of the queries and the others with equal parts of the rest.
 
     Example:
         >>> TaskSpec(way=3, shot=1, queries=15, eta=0.3).n_support
@@ -46,7 +48,7 @@ class TaskSpec:
             raise FewviewError("shot must be at least 1 for every class")
         if self.queries < 1:
             raise FewviewError(f"queries is {self.queries}; at least 1 per class is needed")
-        _ = self.dirichlet
+        self._check_counts()
 
     @property
     def shots(self) -> tuple[int, ...]:
@@ -65,17 +67,32 @@ class TaskSpec:
 
     @property
     def dirichlet(self) -> float | None:
-        """Parameter of the Dirichlet distribution of class proportions, None when balanced."""
+        """Parameter of the Dirichlet distribution of class proportions, None for other counts."""
+        kind, _, value = self.query_counts.partition(":")
+        return float(value) if kind == "dirichlet" else None
+
+    @property
+    def dominant(self) -> Fraction | None:
+        """Share of the queries that one class has, None for other counts."""
+        kind, _, value = self.query_counts.partition(":")
+        return Fraction(value) if kind == "dominant" else None
+
+    def _check_counts(self) -> None:
+        """Refuse query counts that mean nothing."""
         if self.query_counts == "balanced":
-            return None
+            return
         kind, _, value = self.query_counts.partition(":")
         try:
-            alpha = float(value)
-        except ValueError:
-            alpha = 0.0
-        if kind != "dirichlet" or not 0 < alpha < float("inf"):
+            number = float(Fraction(value) if kind == "dominant" else value)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            number = 0.0
+        if kind not in ("dirichlet", "dominant") or not 0 < number < float("inf"):
             raise FewviewError(
-                f"query counts {self.query_counts!r}: use 'balanced' or 'dirichlet:2' (any "
-                "positive number)"
+                f"query counts {self.query_counts!r}: use 'balanced', 'dirichlet:2' (any positive "
+                "number) or 'dominant:0.8' (the share of one class)"
             )
-        return alpha
+        if kind == "dominant" and not 1 / self.way <= number <= 1:
+            raise FewviewError(
+                f"query counts {self.query_counts!r}: the share of the dominant one of {self.way} "
+                f"classes is between 1/{self.way} and 1"
+            )

@@ -129,8 +129,9 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
         factor = best["seconds"] / max(quick["seconds"], 1e-9)
         if factor > 2:
             text += f", and {quick['method']} is {factor:.0f} times as fast"
-    if create(name).tags.assumes_balance:
+    if pull := create(name).tags.assumes_balance:
         text += "; it assumes that every class has about as many queries as the others"
+        text += "" if pull == 1 else ", though not strictly"
     return text + "."
 
 

@@ -47,7 +47,7 @@ class Grid:
         queries: queries per class; likewise.
         splits: number of class splits, `"all"`, or the numbers of some class splits.
         episodes: episodes per split.
-        query_counts: `"balanced"` or `"dirichlet:A"`.
+        query_counts: `"balanced"`, `"dirichlet:A"` or `"dominant:S"`, see `TaskSpec`.
         missing: `"uniform"`, `"patterns"` (those of the data), `"class"`, or a rule of your own.
         seed: of episodes, drawn splits and everything random in methods.
         scaling: for every method; `"paper"` is per method as in the paper; None leaves it to the
@@ -213,9 +213,13 @@ def plan(grid: Grid) -> list[Cell]:
     for setting in settings(grid):
         source, base = setting.source, setting.base
         _warn_of_own_gaps(setting)
+        told = False
         for split, number, start, stop in splits_of(grid, source):
             # Checks way, class sizes and classes.
-            EpisodeSampler(source.data, setting.task, split.novel, seed=grid.seed)
+            sampler = EpisodeSampler(
+                source.data, setting.task, split.novel, seed=grid.seed, name=source.name
+            )
+            told = told or _warn_of_small_classes(sampler, source.name, start, stop)
             base_classes = setting.base_classes(split)
             if not base_classes:
                 raise FewviewError(f"data set {source.name!r}: no base classes; give --base")
@@ -259,6 +263,26 @@ def _warn_of_own_gaps(setting: Setting) -> None:
             FewviewWarning,
             stacklevel=3,
         )
+
+
+def _warn_of_small_classes(sampler: EpisodeSampler, name: str, start: int, stop: int) -> bool:
+    """Say that classes are too small for unequal counts, by the first few tasks of a split."""
+    task, stop = sampler.task, min(stop, start + 8)
+    capped = sampler.capped(start, stop).any()
+    if capped:
+        # Dirichlet counts that are drawn again until they fit are nearer to equal as well.
+        fewer = 0 if task.dominant is None else task.queries - 1
+        while fewer and sampler.with_queries(fewer).capped(start, stop).any():
+            fewer -= 1
+        warnings.warn(
+            f"data set {name!r}: classes are too small for query counts {task.query_counts!r} with "
+            f"{task.n_query} queries a task; what does not fit goes to the other classes, and "
+            "shares are nearer to equal than asked for; lower --queries"
+            + (f" to {fewer}" if fewer else ""),
+            FewviewWarning,
+            stacklevel=3,
+        )
+    return bool(capped)
 
 
 def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:

@@ -59,7 +59,9 @@ BENCH = {
     "splits": Option("Number of class splits, or 'all'. Default: 10."),
     "episodes": Option("Episodes per class split. Default: 40.", int),
     "query_counts": Option(
-        "Queries per class: 'balanced', or 'dirichlet:2' for unequal ones.", default="balanced"
+        "Queries per class: 'balanced', 'dirichlet:2' for shares drawn from a Dirichlet "
+        "distribution, or 'dominant:0.8' for one class with that share and equal other ones.",
+        default="balanced",
     ),
     "missing": Option(
         "How views go missing: 'uniform', 'class' (classes lose views of their own) or 'patterns' "

@@ -29,7 +29,7 @@ class Cell:
         way: classes per task.
         shot: supports per class.
         queries: queries per class.
-        query_counts: `"balanced"` or `"dirichlet:A"`.
+        query_counts: `"balanced"`, `"dirichlet:A"` or `"dominant:S"`, see `TaskSpec`.
         missing: how views go missing, as `MissingRule.describe` writes it.
         eta: missing rate.
         method_class: class of the method.

@@ -178,11 +178,15 @@ class Marginal(Method):
 
     @property
     def tags(self) -> Tags:  # type: ignore[override]
-        """With stated settings, what is learnt from base classes does not depend on the task."""
+        """With stated settings, what is learnt from base classes does not depend on the task.
+
+        The pull towards balance is the given or stated one; automatic settings may choose another.
+        """
         chosen = self.settings != "default"
         return Tags(
             transductive=True,
             handles_missing=True,
+            assumes_balance=self.resolved().balance if self.transductive else 0.0,
             iterative=True,
             prepare_depends_on=("way", "shot", "queries", "missing") if chosen else (),
         )
@@ -333,6 +337,12 @@ class Marginal(Method):
 
     def _scores(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:
         return score_together(*score_alone(batch, state, self._rule), state.settings, self._rule)
+
+    def scores_alone(self, batch: EpisodeBatch, state: State) -> Tensor:
+        """By the supports alone; as for a single query, but for views that no support has."""
+        state = cast(MarginalState, state)
+        rule = replace(self._rule, transductive=False)
+        return score_together(*score_alone(batch, state, rule), state.settings, rule)
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Projected samples, one precision and its inverse per class, information of patterns."""
