@@ -171,7 +171,13 @@ def write(
     `order` has the identities of all rows that the name has, in the order of the file; recorded
     rows that are no longer among them go. `sources` are runs and settings by their short names.
     """
-    rows = {identity(row): row for row in [*read(name, wish, folder), *fresh]}
+    rows = {identity(row): row for row in read(name, wish, folder)}
+    for row in fresh:
+        old = rows.get(identity(row))
+        same = old is not None and all(old[k] == row[k] for k in ("version", "settings", "data"))
+        # Fewer class splits of the same are no news.
+        if old is None or not same or len(old["split_means"]) <= len(row["split_means"]):
+            rows[identity(row)] = row
     kept = [rows[key] for key in order if key in rows]
     if kept:
         made_folder(folder)
