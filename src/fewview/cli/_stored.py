@@ -56,6 +56,7 @@ LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUM
     "fewview results --level cell --format json", "one row per class split",
     "fewview results --where eta=0.5 --compare", "paired tests and average ranks",
     "fewview results --diagram ranks.svg", "critical-difference diagram",
+    "fewview results demo/results.sqlite --check", "is every stored result what was written?",
 )  # fmt: skip
 def results(
     store: StoreFile = None,
@@ -91,6 +92,17 @@ def results(
         str | None,
         typer.Option(metavar="FILE", help="Draw average ranks (.png, .svg or .pdf)."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="List what is damaged in the store; status 1 if anything is."),
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Drop what is damaged, so that it is computed again; the file of before is kept.",
+        ),
+    ] = False,
 ) -> None:
     """Show what a store holds; results of older method versions are marked stale."""
     from fewview.evaluate._options import store_path
@@ -98,6 +110,8 @@ def results(
     from fewview.ground._rows import FORMATS, render, save
     from fewview.results._store import Store
 
+    if check or repair:
+        return _mend(store_path(store), repair)
     if format not in FORMATS:
         raise FewviewError(f"--format {format}: use one of {', '.join(FORMATS)}")
     if level not in LEVELS:
@@ -137,6 +151,24 @@ def results(
     if n_stale:
         note = f"{n_stale} cell(s) are stale: stored by an older version; 'bench' recomputes them"
         print(note, file=sys.stderr)
+
+
+def _mend(path: str, repair: bool) -> None:
+    """List what is damaged, and drop it."""
+    from fewview.results._repairing import check_store, repair_store
+
+    state = repair_store(path) if repair else check_store(path)
+    for damage in state.damages:
+        print(f"damaged: {damage.what}: {damage.why}")
+    if state.moved_to is not None:
+        print(
+            f"{path}: {state.n_intact} intact result(s) kept; the file of before: {state.moved_to}"
+        )
+    elif not state.damages:
+        print(f"{path}: all {state.n_intact} result(s) are intact{state.note}")
+    else:
+        print(f"{path}: {state.n_intact} result(s) are intact; --repair drops what is damaged")
+        raise typer.Exit(1)
 
 
 def _by_status(found: list[Result], conditions: list[str]) -> tuple[list[Result], dict[str, str]]:
