@@ -45,6 +45,7 @@ KEYS = (
     "base", "method_version", "tuned", "scaling", "padding", "way", "shot", "queries",
     "query_counts", "missing", "seed", "dtype", "device", "n_splits", "status",
 )  # fmt: skip
+ONE_SPLIT = "no 95 % interval where there is one class split: it says nothing about others"
 LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUMNS}
 
 
@@ -147,6 +148,8 @@ def results(
         _print(rows, shown)
     else:
         print(render(rows, shown, format))
+    if any(row.get("ci_low", 0) is None for row in rows):
+        print(ONE_SPLIT, file=sys.stderr)
     n_stale = sum(value == "stale" for value in status.values())
     if n_stale:
         note = f"{n_stale} cell(s) are stale: stored by an older version; 'bench' recomputes them"
@@ -321,7 +324,7 @@ def _print_groups(rows: list[Row]) -> None:
                 *(cell_text(row.get(key)) for key in keys),
                 f"{row['eta']:.3g}",
                 f"{row['accuracy']:.1f} ±{row['standard_error']:.1f}",
-                f"{row['ci_low']:.1f}-{row['ci_high']:.1f}",
+                "" if low is None else f"{row['ci_low']:.1f}-{row['ci_high']:.1f}",
                 "" if low is None else f"{low:.0f}-{high:.0f}",
                 f"{row['log_loss']:.2f}",
                 f"{row['ece']:.3f}",

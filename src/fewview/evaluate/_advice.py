@@ -108,7 +108,9 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
     best = rows[0]
     name = best["method"]
     text = f"Use {name}: {best['accuracy']:.1f} % of queries right"
-    if best["ci_low"] is not None:
+    if best["ci_low"] is None:
+        text += " (no interval: the classes were divided once)"
+    else:
         text += f" (95 % interval {best['ci_low']:.1f} to {best['ci_high']:.1f})"
     text += f" in {best['way']}-way {best['shot']}-shot tasks like yours"
     margins = _margins(name, pairs)

@@ -36,7 +36,7 @@ _beside_key, _blobs = itemgetter(*_BESIDE_KEY), itemgetter(*ARRAYS)
 _key_names = tuple(name for name in CELL if name not in Cell.NOT_IN_KEY)
 _key, _cell = itemgetter(*_key_names), itemgetter(*CELL)
 # Means are sums of floats, whose order differs between builds of numpy.
-_SAME_MEAN = 1e-9
+_SAME_MEAN = 1e-13
 
 
 class DamagedRowError(Exception):
