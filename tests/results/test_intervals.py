@@ -9,6 +9,7 @@ from scipy import stats
 from fewview.results._intervals import (
     average_ranks,
     compare_paired,
+    compare_with_best,
     critical_difference,
     holm,
     split_interval,
@@ -31,11 +32,31 @@ def test_paired_comparison_against_scipy() -> None:
     for pair, (i, j) in zip(pairs, [(0, 1), (0, 2), (1, 2)], strict=True):
         expected = stats.ttest_rel(means[i], means[j])
         assert pair.p_t == pytest.approx(expected.pvalue)
-        low, high = expected.confidence_interval(0.95)
+        level = 1 - 0.05 * pair.p_t / pair.p_t_holm
+        low, high = expected.confidence_interval(level)
         assert (pair.low, pair.high) == (pytest.approx(low), pytest.approx(high))
+        # One verdict.
+        assert (pair.low > 0 or pair.high < 0) == (pair.p_t_holm < 0.05)
         assert pair.p_wilcoxon == pytest.approx(stats.wilcoxon(means[i], means[j]).pvalue)
         assert pair.wins + pair.losses == 12
     np.testing.assert_allclose([p.p_t_holm for p in pairs], holm([p.p_t for p in pairs]))
+
+
+def test_the_best_is_compared_with_all_others() -> None:
+    rng = np.random.default_rng(6)
+    # Twelve methods on five splits, the best far ahead: all pairs together could reject nothing.
+    means = rng.normal(60, 8, size=5) + np.append(rng.normal(0, 2, size=(11, 5)), [[18.0] * 5], 0)
+    names = list("abcdefghijkl")
+    pairs = compare_with_best(means, names)
+    assert [pair.one for pair in pairs] == ["l"] * 11
+    assert {pair.two for pair in pairs} == set(names[:11])
+    assert [pair.difference for pair in pairs] == sorted(pair.difference for pair in pairs)
+    p = [stats.ttest_rel(means[11], means[names.index(pair.two)]).pvalue for pair in pairs]
+    np.testing.assert_allclose([pair.p_t_holm for pair in pairs], holm(p))
+    for pair in pairs:
+        assert (pair.low > 0) == (pair.p_t_holm < 0.05)
+    assert pairs[0].p_t_holm < 0.05
+    assert compare_with_best(np.ones((1, 3)), ["a"]) == []
 
 
 def test_paired_comparison_by_hand() -> None:

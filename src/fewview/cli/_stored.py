@@ -86,7 +86,8 @@ def results(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Compare methods in pairs on the same class splits, and rank them."
+            "--compare",
+            help="Compare the best method with the others on the same splits, rank all.",
         ),
     ] = False,
     diagram: Annotated[

@@ -34,6 +34,7 @@ from fewview.report._elements import (
     Table,
     TableRow,
     capital,
+    extreme_level,
     level,
     listed,
     picture,
@@ -79,8 +80,8 @@ def headline(contents: Contents) -> Section:
         )
     table = Table(
         "Who wins where: the most accurate method at every missing rate, and how far it is ahead "
-        "of the second best. Differences are paired over class splits; p is of the paired t test, "
-        "corrected by Holm's method for all pairs of methods compared there.",
+        "of the second best. Differences are paired over class splits; p and the interval are of "
+        "the paired t test, corrected by Holm's method for all methods compared with the best.",
         ("data set", "#missing rate", "best method", "#accuracy (%)", "second best",
          "#ahead by (points)", "#95 % interval", "#splits won", "#p (Holm)", "how sure"),
         [_winner_row(winner) for _, some in found for winner in some],
@@ -99,7 +100,7 @@ def _winner_row(winner: Winner) -> TableRow:
         interval = f"{pair.low:+.1f} to {pair.high:+.1f}" if np.isfinite(pair.low) else "-"
         p = Entry("-")
         if np.isfinite(pair.p_t_holm):
-            p = Entry("< 0.001" if pair.p_t_holm < 0.001 else f"{pair.p_t_holm:.3f}", pair.p_t_holm)
+            p = Entry(extreme_level(pair.p_t_holm) or f"{pair.p_t_holm:.3f}", pair.p_t_holm)
         ahead = [f"{pair.difference:+.1f}", interval, f"{pair.wins} of {pair.n_splits}", p]
     if pair is None:
         sure = "no other method"

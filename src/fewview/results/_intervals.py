@@ -176,14 +176,15 @@ class PairedComparison:
         one: name of the first method.
         two: name of the second method.
         difference: mean over splits of (one - two).
-        low: lower end of the 95 % t interval of the difference; NaN with one split.
+        low: lower end of the t interval of the difference, 95 % after Holm's correction: it is
+            above 0 or `high` below exactly where `p_t_holm` is below 0.05. NaN with one split.
         high: upper end.
         wins: number of splits where `one` is better.
         losses: number of splits where `two` is better.
         n_splits: number of splits.
         p_t: of the paired t test on split means; NaN with one split.
         p_wilcoxon: of the Wilcoxon signed-rank test on split means; NaN with one split.
-        p_t_holm: `p_t`, corrected for all pairs that were compared.
+        p_t_holm: `p_t`, corrected for all comparisons made together.
         p_wilcoxon_holm: `p_wilcoxon`, corrected likewise.
     """
 
@@ -219,18 +220,63 @@ def compare_paired(
         >>> pairs[0].difference, pairs[0].wins, round(pairs[0].p_t, 4)
         (2.0, 3, 0.0742)
     """
-    from scipy.stats import wilcoxon as wilcoxon_test
+    array = _checked(means, names)
+    pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
+    return _compare(array, names, pairs, wilcoxon)
 
+
+def compare_with_best(
+    means: ArrayLike, names: Sequence[str], wilcoxon: bool = True
+) -> list[PairedComparison]:
+    """Compare the method with the highest mean with every other one, the second best first.
+
+    Holm's correction is over these comparisons alone: with few class splits that over all pairs
+    could reject nothing, however far apart methods are. Levels are those of a best method that was
+    named beforehand; as it is chosen on the same splits, some other one of 12 methods that are all
+    alike is told apart in 10 to 15 % of cases (simulated, 5 and 10 splits), the second best hardly ever.
+
+    Args:
+        means: [methods, splits], mean accuracy of every method on every split.
+        names: of the methods.
+        wilcoxon: do Wilcoxon's test too; NaN without.
+
+    Example:
+        >>> pairs = compare_with_best([[1, 3, 3], [3, 4, 6], [2, 4, 4]], ["a", "b", "c"])
+        >>> [(pair.one, pair.two) for pair in pairs]
+        [('b', 'c'), ('b', 'a')]
+    """
+    array = _checked(means, names)
+    # Equal means differ in their last digits; the first of them counts as the best.
+    order = np.argsort(-array.mean(axis=1).round(9), kind="stable").tolist()
+    return _compare(array, names, [(order[0], k) for k in order[1:]] if order else [], wilcoxon)
+
+
+def _checked(means: ArrayLike, names: Sequence[str]) -> Float64Array:
     array = np.asarray(means, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] != len(names):
         raise FewviewError("means must be [methods, splits], one row per name")
-    pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
+    return array
+
+
+def _compare(
+    array: Float64Array, names: Sequence[str], pairs: list[tuple[int, int]], wilcoxon: bool
+) -> list[PairedComparison]:
+    """Compare some pairs of methods, corrected for all of them together."""
+    from scipy.special import stdtrit
+    from scipy.stats import wilcoxon as wilcoxon_test
+
     if not pairs:
         return []
     differences = np.stack([array[i] - array[j] for i, j in pairs])
     p_t = p_w = low = high = np.full(len(pairs), np.nan)
     if array.shape[1] > 1:
-        _, p_t, low, high = paired_t(differences)
+        p_t = paired_t(differences).p
+        # As much surer as the p-value is corrected, so that both give one verdict.
+        certain = 0.05 * np.divide(p_t, holm(p_t), out=np.full(len(pairs), 1.0), where=p_t > 0)
+        n = array.shape[1]
+        half = stdtrit(n - 1, 1 - certain / 2) * differences.std(axis=1, ddof=1) / np.sqrt(n)
+        centre = differences.mean(axis=1)
+        low, high = centre - half, centre + half
         if wilcoxon:
             p_w = np.array([wilcoxon_test(row).pvalue if row.any() else 1.0 for row in differences])
     p_t_holm, p_w_holm = (p if np.isnan(p).any() else holm(p) for p in (p_t, p_w))
