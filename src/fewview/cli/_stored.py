@@ -337,7 +337,11 @@ def _print_groups(rows: list[Row]) -> None:
 def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
     from fewview.ground._rows import cell_text
 
-    lines = [[cell_text(row.get(name)) for name in columns] for row in rows]
+    def text(name: str, value: object) -> str:
+        sure = name.startswith("p_") and isinstance(value, float) and value > 0.99
+        return "> 0.99" if sure else cell_text(value)  # a p of 1 claims what no test says
+
+    lines = [[text(name, row.get(name)) for name in columns] for row in rows]
     right = [
         k
         for k, name in enumerate(columns)

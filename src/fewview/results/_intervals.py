@@ -233,7 +233,8 @@ def compare_with_best(
     Holm's correction is over these comparisons alone: with few class splits that over all pairs
     could reject nothing, however far apart methods are. Levels are those of a best method that was
     named beforehand; as it is chosen on the same splits, some other one of 12 methods that are all
-    alike is told apart in 10 to 15 % of cases (simulated, 5 and 10 splits), the second best hardly ever.
+    alike is told apart in 10 to 15 % of cases (simulated, 5 and 10 splits), the second best
+    hardly ever.
 
     Args:
         means: [methods, splits], mean accuracy of every method on every split.
