@@ -176,7 +176,7 @@ def test_coverage_by_simulation(n_splits: int, between: float, within: float) ->
 @pytest.mark.parametrize("n_splits", [2, 3, 4, 5, 10, 20])
 @pytest.mark.parametrize(("mean", "deviation"), [(0.97, 0.03), (0.998, 0.01)])
 def test_coverage_near_the_end_of_the_scale(n_splits: int, mean: float, deviation: float) -> None:
-    # Student's t alone covers 88 to 92 % and 30 to 62 % here.
+    # Student's t alone covers 88 to 92 % and 32 to 62 % here.
     rng = np.random.default_rng(5)
     size = mean * (1 - mean) / deviation**2 - 1
     splits = rng.beta(mean * size, (1 - mean) * size, size=(1500, n_splits, 1))
