@@ -61,7 +61,7 @@ def main() -> None:
     some = timed("filter: eta=0.3", lambda: store.select(["eta=0.3"]))
     print(f"  {len(some)} cells")
     every = timed("read all with episodes", lambda: store.select())
-    rows = timed("sum up with bootstrap intervals", lambda: summarise_stored(every))
+    rows = timed("sum up with intervals", lambda: summarise_stored(every))
     print(f"  {len(rows)} rows")
     for kind in ("csv", "json", "parquet"):
         timed(f"export {kind}", lambda k=kind: save(rows, GROUP_COLUMNS, k, folder / f"out.{k}"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import sqlite3
@@ -13,9 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fewview import create
+from fewview import FewviewWarning, create
+from fewview.evaluate import Grid, run
+from fewview.evaluate._progress import Progress
 from fewview.results._cells import Cell, Result, content_hash, example_cell
 from fewview.results._metrics import measure
+from fewview.results._repairing import StoreState, check_store, repair_store
 from fewview.results._stale import status, version_key
 from fewview.results._store import Store, on_local_disk, parse_condition
 from fewview.samples import FewviewError
@@ -256,3 +260,180 @@ def test_older_versions_and_unknown_methods_are_recognised() -> None:
 def test_where_no_lock_can_be_made_nobody_waits() -> None:
     with pytest.raises(FewviewError, match="cannot open the store"):
         Store("/proc/nothing.sqlite")
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def damage(path: Path, statement: str, *values: object) -> None:
+    """Change a file behind the store's back."""
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(statement, values).rowcount == 1
+    connection.close()
+
+
+def filled(path: Path, count: int = 4) -> list[Result]:
+    results = [result(seed, eta=seed / 10, split=seed) for seed in range(count)]
+    with Store(path) as store:
+        store.add(*results)
+        store.add_choice("key", {"index": 1})
+    return results
+
+
+BY_ETA = "WHERE hash = (SELECT hash FROM cells WHERE eta = 0.1)"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE cells SET method = 'prot' {BY_ETA}",
+        f"UPDATE cells SET eta = 0.15 {BY_ETA}",
+        f"UPDATE cells SET split = 7 {BY_ETA}",
+        f"UPDATE cells SET seconds = 0.50001 {BY_ETA}",
+        f"UPDATE cells SET novel = '[\"6\"' {BY_ETA}",
+        f"UPDATE cells SET dataset = CAST(x'64ff' AS TEXT) {BY_ETA}",
+        f"UPDATE cells SET digest = NULL {BY_ETA}",
+        f"UPDATE cells SET hash = 'f' || substr(hash, 2) {BY_ETA}",
+        f"UPDATE episodes SET accuracy = zeroblob(320) {BY_ETA}",
+        f"UPDATE episodes SET bins = x'00' {BY_ETA}",
+        f"DELETE FROM episodes {BY_ETA}",
+        "DELETE FROM cells WHERE eta = 0.1",
+    ],
+)
+def test_a_damaged_row_is_reported_and_left_out(statement: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    results = filled(path)
+    damage(path, statement)
+    intact = {one.cell.hash for one in results} - {results[1].cell.hash}
+    with Store(path, write=False) as store:
+        # Also where it does not meet the condition any more, because that was damaged.
+        for where in ([], ["eta<=0.12"]):
+            with pytest.warns(
+                FewviewWarning, match=r"damaged row\(s\) left out.*--check.*--repair"
+            ):
+                found = store.select(where)
+            assert {one.cell.hash for one in found} <= intact
+            assert len(found) == (1 if where else 3)
+        assert set(store.get(intact)) == intact
+    assert check_store(str(path)).damages
+    state = repair_store(str(path))
+    assert (state.n_intact, state.moved_to) == (3, tmp_path / "a.sqlite.damaged")
+    assert state.moved_to.exists()
+    assert check_store(str(path)) == StoreState(3, ())
+    with Store(path, write=False) as store:
+        assert {one.cell.hash for one in store.select()} == intact
+        assert store.all_choices() == {"key": {"index": 1}}
+
+
+def test_an_intact_store_is_not_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    filled(path)
+    before = path.read_bytes()
+    assert repair_store(str(path)) == StoreState(4, ())
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_choice_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    filled(path)
+    damage(path, "UPDATE choices SET choice = '{\"index\": 2}'")
+    messages: list[str] = []
+    with Store(path, on_damage=messages.append) as store:
+        assert store.all_choices() == {}
+    assert "1 damaged row(s)" in messages[0]
+
+
+def test_pages_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    results = filled(path, 40)
+    content = bytearray(path.read_bytes())
+    start = (
+        content.index((results[20].cell.hash + results[20].cell.identity).encode()) // 4096 * 4096
+    )
+    content[start : start + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    with Store(path, write=False) as store, pytest.raises(FewviewError, match="--repair") as caught:
+        store.select()
+    assert str(path) in str(caught.value)
+    assert 0 < repair_store(str(path)).n_intact < 40
+    with Store(path, write=False) as store:
+        found = store.select()
+    # Pages hold few rows; the rest was reached.
+    assert len(found) >= 30
+
+
+def test_a_file_that_is_no_store_is_not_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    path.write_text("not a database" * 100)
+    with pytest.raises(FewviewError, match="no result can be read"):
+        repair_store(str(path))
+    assert path.read_text() == "not a database" * 100
+    assert [file.name for file in tmp_path.iterdir()] == ["a.sqlite", "a.sqlite.lock"]
+
+
+def without_digests(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        for table in ("cells", "episodes", "choices"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN digest")
+    connection.close()
+
+
+def test_a_store_without_digests_is_checked_as_far_as_possible(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    results = filled(path)
+    without_digests(path)
+    damage(path, f"UPDATE episodes SET brier = zeroblob(320) {BY_ETA}")
+    with Store(path, write=False) as store:
+        with pytest.warns(FewviewWarning, match="1 damaged row"):
+            assert len(store.select()) == 3
+        assert store.all_choices() == {"key": {"index": 1}}
+    # A writer gives digests to what passes the checks, and to nothing else.
+    Store(path).close()
+    with sqlite3.connect(path) as connection:
+        for table, count in (("cells", 3), ("episodes", 3), ("choices", 1)):
+            assert connection.execute(f"SELECT count(digest) FROM {table}").fetchone() == (count,)
+    connection.close()
+    damage(path, "UPDATE cells SET host = 'there' WHERE eta = 0.2")
+    with Store(path, write=False) as store, pytest.warns(FewviewWarning, match="2 damaged row"):
+        assert len(store.select()) == 2
+    with Store(path, on_damage=lambda _: None) as store:
+        store.add(results[1])
+        assert set(store.get([results[1].cell.hash])) == {results[1].cell.hash}
+
+
+def test_bench_computes_damaged_rows_again(tmp_path: Path) -> None:
+    grid = Grid(datasets=("digits",), methods=("proto",), splits=3, episodes=4)
+    path = tmp_path / "a.sqlite"
+    first = run(grid, path)
+    damage(path, "UPDATE episodes SET accuracy = zeroblob(32) WHERE rowid = 2")
+    told = Told()
+    again = run(grid, path, progress=told)
+    assert (again.computed, again.reused) == (1, 2)
+    assert len(told.messages) == 1
+    assert "1 damaged row(s)" in told.messages[0]
+    for key, one in first.results.items():
+        np.testing.assert_array_equal(one.metrics.accuracy, again.results[key].metrics.accuracy)
+    assert check_store(str(path)) == StoreState(3, ())
+
+
+class Told(Progress):
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+def test_flipped_bits_are_never_silent() -> None:
+    folder = str(Path(__file__).parents[2] / "benchmarks")
+    code = (
+        f"import sys; sys.path.insert(0, {folder!r}); import flipped_bits, json\n"
+        "print(json.dumps(flipped_bits.run(40, seed=7)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    counts = json.loads(done.stdout)
+    assert len(counts) == 4
+    for found in counts.values():
+        assert sum(found.values()) == 40
+        assert not {"silently different", "traceback"} & set(found), done.stderr
+    assert counts["results"]["reported"] > 5

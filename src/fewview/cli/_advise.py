@@ -110,7 +110,7 @@ def advise(
 
 
 def _line(rank: int, row: Row) -> tuple[str, ...]:
-    interval = "" if row["ci_low"] is None else f"{row['ci_low']:.1f} to {row['ci_high']:.1f}"
+    interval = "-" if row["ci_low"] is None else f"{row['ci_low']:.1f} to {row['ci_high']:.1f}"
     return (
         str(rank),
         row["method"],

@@ -45,6 +45,7 @@ KEYS = (
     "base", "method_version", "tuned", "scaling", "padding", "way", "shot", "queries",
     "query_counts", "missing", "seed", "dtype", "device", "n_splits", "status",
 )  # fmt: skip
+ONE_SPLIT = "no 95 % interval where there is one class split: it says nothing about others"
 LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUMNS}
 
 
@@ -56,6 +57,7 @@ LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUM
     "fewview results --level cell --format json", "one row per class split",
     "fewview results --where eta=0.5 --compare", "paired tests and average ranks",
     "fewview results --diagram ranks.svg", "critical-difference diagram",
+    "fewview results demo/results.sqlite --check", "is every stored result what was written?",
 )  # fmt: skip
 def results(
     store: StoreFile = None,
@@ -84,13 +86,25 @@ def results(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Compare methods in pairs on the same class splits, and rank them."
+            "--compare",
+            help="Compare the best method with the others on the same splits, rank all.",
         ),
     ] = False,
     diagram: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Draw average ranks (.png, .svg or .pdf)."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="List what is damaged in the store; status 1 if anything is."),
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Drop what is damaged, so that it is computed again; the file of before is kept.",
+        ),
+    ] = False,
 ) -> None:
     """Show what a store holds; results of older method versions are marked stale."""
     from fewview.evaluate._options import store_path
@@ -98,6 +112,8 @@ def results(
     from fewview.ground._rows import FORMATS, render, save
     from fewview.results._store import Store
 
+    if check or repair:
+        return _mend(store_path(store), repair)
     if format not in FORMATS:
         raise FewviewError(f"--format {format}: use one of {', '.join(FORMATS)}")
     if level not in LEVELS:
@@ -133,10 +149,30 @@ def results(
         _print(rows, shown)
     else:
         print(render(rows, shown, format))
+    if any(row.get("ci_low", 0) is None for row in rows):
+        print(ONE_SPLIT, file=sys.stderr)
     n_stale = sum(value == "stale" for value in status.values())
     if n_stale:
         note = f"{n_stale} cell(s) are stale: stored by an older version; 'bench' recomputes them"
         print(note, file=sys.stderr)
+
+
+def _mend(path: str, repair: bool) -> None:
+    """List what is damaged, and drop it."""
+    from fewview.results._repairing import check_store, repair_store
+
+    state = repair_store(path) if repair else check_store(path)
+    for damage in state.damages:
+        print(f"damaged: {damage.what}: {damage.why}")
+    if state.moved_to is not None:
+        print(
+            f"{path}: {state.n_intact} intact result(s) kept; the file of before: {state.moved_to}"
+        )
+    elif not state.damages:
+        print(f"{path}: all {state.n_intact} result(s) are intact{state.note}")
+    else:
+        print(f"{path}: {state.n_intact} result(s) are intact; --repair drops what is damaged")
+        raise typer.Exit(1)
 
 
 def _by_status(found: list[Result], conditions: list[str]) -> tuple[list[Result], dict[str, str]]:
@@ -289,7 +325,7 @@ def _print_groups(rows: list[Row]) -> None:
                 *(cell_text(row.get(key)) for key in keys),
                 f"{row['eta']:.3g}",
                 f"{row['accuracy']:.1f} ±{row['standard_error']:.1f}",
-                f"{row['ci_low']:.1f}-{row['ci_high']:.1f}",
+                "" if low is None else f"{row['ci_low']:.1f}-{row['ci_high']:.1f}",
                 "" if low is None else f"{low:.0f}-{high:.0f}",
                 f"{row['log_loss']:.2f}",
                 f"{row['ece']:.3f}",
@@ -301,7 +337,11 @@ def _print_groups(rows: list[Row]) -> None:
 def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
     from fewview.ground._rows import cell_text
 
-    lines = [[cell_text(row.get(name)) for name in columns] for row in rows]
+    def text(name: str, value: object) -> str:
+        sure = name.startswith("p_") and isinstance(value, float) and value > 0.99
+        return "> 0.99" if sure else cell_text(value)  # a p of 1 claims what no test says
+
+    lines = [[text(name, row.get(name)) for name in columns] for row in rows]
     right = [
         k
         for k, name in enumerate(columns)

@@ -387,10 +387,12 @@ def _accuracy(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str])
         points = []
         here = [row for row in rows if row["method"] == name]
         for row in sorted(here, key=lambda row: float(row["eta"])):
-            mean, low, high = row["accuracy"], max(0.0, row["ci_low"]), min(100.0, row["ci_high"])
-            words = f"{name}, missing rate {row['eta']:.3g}: {mean:.1f} % ({low:.0f} to {high:.0f})"
+            mean, low, high = row["accuracy"], row["ci_low"], row["ci_high"]
+            words = f"{name}, missing rate {row['eta']:.3g}: {mean:.1f} %"
+            if low is not None:
+                words += f" ({low:.0f} to {high:.0f})"
             points.append(Point(row["eta"], mean, low, high, words))
-            values += [mean, low, high] if name in shown else [mean]
+            values += [mean, low, high] if name in shown and low is not None else [mean]
         series.append(Series(name, known[name], tuple(points), name in shown))
     up = Scale("accuracy (%)", max(0.0, min(values) - 2), min(100.0, max(values) + 2))
     ticks = tuple(etas) if len(etas) <= 7 else ()

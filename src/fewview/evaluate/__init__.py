@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fewview.results import average_ranks as average_ranks
     from fewview.results import compare as compare
     from fewview.results import compare_paired as compare_paired
+    from fewview.results import compare_with_best as compare_with_best
     from fewview.results import measure as measure
     from fewview.results import rank as rank
     from fewview.results import split_interval as split_interval
@@ -40,7 +41,8 @@ _HOMES = {
 } | dict.fromkeys(
     (
         "Cell", "EpisodeMetrics", "Result", "Store", "average_ranks", "compare", "compare_paired",
-        "measure", "rank", "split_interval", "standard_error", "summarise_stored",
+        "compare_with_best", "measure", "rank", "split_interval", "standard_error",
+        "summarise_stored",
     ),
     "fewview.results",
 )  # fmt: skip

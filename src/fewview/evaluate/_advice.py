@@ -79,8 +79,11 @@ def give_advice(
         rows, outcome = bench(grid, store=store, jobs=jobs, progress=told)
     if not rows:
         raise FewviewError(f"no method ran through: {outcome.failures[0][1]}")
-    rows = sorted(rows, key=lambda row: (-row["accuracy"], row["seconds"]))
-    sentence = recommend(rows, compare(outcome.results.values()))
+    rows = sorted(rows, key=lambda row: (-round(row["accuracy"], 9), row["seconds"]))
+    # In this order, so that of equal methods the same one is the best in comparisons.
+    order = [row["method"] for row in rows]
+    ranked = sorted(outcome.results.values(), key=lambda result: order.index(result.cell.method))
+    sentence = recommend(rows, compare(ranked))
     return Advice(rows, rows[0]["method"], sentence, outcome)
 
 
@@ -108,7 +111,9 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
     best = rows[0]
     name = best["method"]
     text = f"Use {name}: {best['accuracy']:.1f} % of queries right"
-    if best["ci_low"] is not None:
+    if best["ci_low"] is None:
+        text += " (no interval: the classes were divided once)"
+    else:
         text += f" (95 % interval {best['ci_low']:.1f} to {best['ci_high']:.1f})"
     text += f" in {best['way']}-way {best['shot']}-shot tasks like yours"
     margins = _margins(name, pairs)

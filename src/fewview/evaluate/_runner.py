@@ -77,13 +77,15 @@ def run(
     unique = list({cell.hash: cell for cell in cells}.values())
     path = MEMORY if store is None or str(store) == NO_STORE else str(store)
     if path != MEMORY and os.path.exists(path):
-        with Store(path, write=False) as reader:
+        # What is damaged is told below, by whoever computes it again.
+        with Store(path, write=False, on_damage=lambda _: None) as reader:
             results = reader.get([cell.hash for cell in unique])
         if len(results) == len(unique):
             told.planned(len(unique), len(unique), 0)
             told.close()
             return Outcome(tuple(cells), results, 0, len(unique), 0, ())
-    with Store(path, wait=wait_for_store, on_wait=told.message) as writer:
+    tell = told.message
+    with Store(path, wait=wait_for_store, on_wait=tell, on_damage=tell) as writer:
         # Whoever held the lock may have computed some of these cells meanwhile.
         results = writer.get([cell.hash for cell in unique])
         missing = [cell for cell in unique if cell.hash not in results]

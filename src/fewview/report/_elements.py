@@ -101,4 +101,9 @@ def capital(text: str) -> str:
 
 def level(p: float) -> str:
     """A level of significance in a sentence."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    return f"p {extreme}" if (extreme := extreme_level(p)) else f"p = {p:.2g}"
+
+
+def extreme_level(p: float) -> str:
+    """A level so near 0 or 1 that more digits would mean nothing, else empty."""
+    return "< 0.001" if p < 0.001 else "> 0.99" if p > 0.99 else ""

@@ -34,6 +34,7 @@ from fewview.report._elements import (
     Table,
     TableRow,
     capital,
+    extreme_level,
     level,
     listed,
     picture,
@@ -79,8 +80,8 @@ def headline(contents: Contents) -> Section:
         )
     table = Table(
         "Who wins where: the most accurate method at every missing rate, and how far it is ahead "
-        "of the second best. Differences are paired over class splits; p is of the paired t test, "
-        "corrected by Holm's method for all pairs of methods compared there.",
+        "of the second best. Differences are paired over class splits; p and the interval are of "
+        "the paired t test, corrected by Holm's method for all methods compared with the best.",
         ("data set", "#missing rate", "best method", "#accuracy (%)", "second best",
          "#ahead by (points)", "#95 % interval", "#splits won", "#p (Holm)", "how sure"),
         [_winner_row(winner) for _, some in found for winner in some],
@@ -99,7 +100,7 @@ def _winner_row(winner: Winner) -> TableRow:
         interval = f"{pair.low:+.1f} to {pair.high:+.1f}" if np.isfinite(pair.low) else "-"
         p = Entry("-")
         if np.isfinite(pair.p_t_holm):
-            p = Entry("< 0.001" if pair.p_t_holm < 0.001 else f"{pair.p_t_holm:.3f}", pair.p_t_holm)
+            p = Entry(extreme_level(pair.p_t_holm) or f"{pair.p_t_holm:.3f}", pair.p_t_holm)
         ahead = [f"{pair.difference:+.1f}", interval, f"{pair.wins} of {pair.n_splits}", p]
     if pair is None:
         sure = "no other method"
@@ -160,7 +161,7 @@ def _curve(panel: Panel, looks: Looks) -> Drawn:
     rows = sorted(panel.rows, key=lambda row: order.index(row["method"]))
     return picture(
         accuracy_chart(rows, looks, list(looks)[:N_SHOWN]),
-        "Lines are means, bands 95 % intervals over class splits; the grey dashed line is chance, "
+        f"Lines are means{_intervals(panel, 'bands')}; the grey dashed line is chance, "
         f"{100 / panel.cell.way:.0f} %.",
         title=f"Accuracy against the missing rate on {panel.title}",
         description=(
@@ -171,18 +172,25 @@ def _curve(panel: Panel, looks: Looks) -> Drawn:
     )
 
 
+def _intervals(panel: Panel, drawn: str) -> str:
+    """What a caption says of intervals."""
+    if all(row["ci_low"] is None for row in panel.rows):
+        return " of one class split, which has no interval over splits"
+    return f", {drawn} 95 % intervals over class splits"
+
+
 def _one_rate(panel: Panel, looks: Looks) -> Drawn:
     (eta,) = panel.etas
     series, values = [], []
     for name in panel.methods:
         if row := panel.row(name, eta):
-            low, high = max(0.0, row["ci_low"]), min(100.0, row["ci_high"])
-            series.append(_series(looks, name, [Point(eta, row["accuracy"], low, high)]))
-            values += [low, high]
+            mean, low, high = row["accuracy"], row["ci_low"], row["ci_high"]
+            series.append(_series(looks, name, [Point(eta, mean, low, high)]))
+            values += [mean] if low is None else [low, high]
     best = series[0]
     return picture(
         rows_chart(series, Scale("accuracy (%)", min(values), max(values), pad=0.03)),
-        "Markers are means, lines 95 % intervals over class splits.",
+        f"Markers are means{_intervals(panel, 'lines')}.",
         title=f"Accuracy on {panel.title}",
         description=(
             f"{plural(len(series), 'method')} at missing rate {eta:.3g}, best first: {best.name} "

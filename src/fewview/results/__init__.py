@@ -10,6 +10,7 @@ from fewview.results._intervals import (
     Ranking,
     average_ranks,
     compare_paired,
+    compare_with_best,
     split_interval,
     standard_error,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "average_ranks",
     "compare",
     "compare_paired",
+    "compare_with_best",
     "measure",
     "pivot",
     "rank",

@@ -23,7 +23,7 @@ from fewview.results._intervals import (
     PairedComparison,
     Ranking,
     average_ranks,
-    compare_paired,
+    compare_with_best,
 )
 from fewview.results._summaries import best_first, summarise
 
@@ -191,11 +191,11 @@ class Comparison:
     left_out: list[str]  # methods without all of these class splits
 
     def rows(self) -> list[Row]:
-        """One row per pair: `dataset`, `eta` and the fields of `PairedComparison`."""
+        """The best method beside every other one: the fields of `PairedComparison`."""
         return [
             {"dataset": self.panel, "eta": self.eta}
             | {key: None if value != value else value for key, value in asdict(pair).items()}
-            for pair in compare_paired(self.means, self.names)  # NaN is no JSON
+            for pair in compare_with_best(self.means, self.names)  # NaN is no JSON
         ]
 
 
@@ -205,7 +205,9 @@ def comparisons(results: Iterable[Result]) -> list[Comparison]:
 
 
 def compare(results: Iterable[Result]) -> list[Row]:
-    """Compare methods in pairs on the class splits they share, per data set and missing rate.
+    """Compare the best method with all others, per data set and missing rate.
+
+    Differences are taken on the class splits that the methods share.
 
     A data set with several kinds of tasks counts as several, named by what differs
     (`scene15 (shot 5)`), and so does a method with several scalings or paddings
@@ -215,15 +217,15 @@ def compare(results: Iterable[Result]) -> list[Row]:
         results: of a store.
 
     Returns:
-        Rows with `dataset`, `eta` and the fields of `PairedComparison`; Holm's correction is over
-        the pairs of one data set and missing rate.
+        Rows with `dataset`, `eta` and the fields of `PairedComparison`; Holm's correction, of
+        p-values and intervals, is over the comparisons on one data set and missing rate.
 
     Example:
         >>> from fewview.evaluate import Grid, run
         >>> grid = Grid(datasets=("digits",), methods=("proto", "match"), splits=2, episodes=5)
         >>> (row,) = compare(run(grid).results.values())
-        >>> row["dataset"], row["one"], row["two"], row["n_splits"]
-        ('digits', 'proto', 'match', 2)
+        >>> row["dataset"], sorted([row["one"], row["two"]]), row["n_splits"]
+        ('digits', ['match', 'proto'], 2)
     """
     return [row for one in comparisons(results) for row in one.rows()]
 
@@ -255,15 +257,12 @@ def winners(panel: Panel) -> list[Winner]:
 
 def _winner(found: Comparison) -> Winner:
     centre = found.means.mean(axis=1)
-    order = np.argsort(-centre, kind="stable")
-    best, *others = [found.names[k] for k in order]
-    # The pairs of the best come first.
-    pairs = compare_paired(found.means[order], [best, *others], wilcoxon=False)[: len(others)]
+    pairs = compare_with_best(found.means, found.names, wilcoxon=False)
     return Winner(
         **vars(found),
-        best=best,
+        best=pairs[0].one if pairs else found.names[0],
         accuracy=float(centre.max()),
-        second=others[0] if others else None,
+        second=pairs[0].two if pairs else None,
         pair=pairs[0] if pairs else None,
         tied=[pair.two for pair in pairs if not pair.p_t_holm < ALPHA],
         n_splits=found.means.shape[1],

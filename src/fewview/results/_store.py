@@ -1,7 +1,8 @@
 """Where results live: one SQLite file, one writer, one transaction per finished cell.
 
 Whoever writes holds a lock beside the file; a second writer waits for it. Readers need no lock. A
-process that is killed loses the cells in flight and nothing else.
+process that is killed loses the cells in flight and nothing else. Every row that is read is checked
+(`_digests.py`); a damaged one is reported and counts as absent.
 """
 
 from __future__ import annotations
@@ -12,18 +13,29 @@ import re
 import socket
 import sqlite3
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import fields
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fewview.ground._errors import FewviewError
-from fewview.results._cells import Cell, Result
-from fewview.results._metrics import PER_EPISODE, EpisodeMetrics
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.results._cells import Result
+from fewview.results._digests import (
+    ARRAYS,
+    CELL,
+    EXTRA,
+    KEYS,
+    MEANS,
+    Damage,
+    DamagedRowError,
+    check_cell,
+    digest_of,
+    digests_of,
+    result_from,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -32,11 +44,11 @@ SCHEMA_VERSION = 1
 APPLICATION_ID = 0x66657776  # "fewv", so that a foreign SQLite file is recognised
 NO_STORE = "none"
 MEMORY = ":memory:"
-_LISTS = ("base_classes", "novel")
-_KINDS = {"str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
-_CELL = {item.name: _KINDS.get(str(item.type), "TEXT") for item in fields(Cell)}
-_EXTRA = {item.name: _KINDS[str(item.type)] for item in fields(Result)[2:]}  # not cell, metrics
-_ARRAYS = (*PER_EPISODE, "bins")
+TABLES = ("cells", "episodes", "choices")
+# What is read of the two tables of results, and the names it goes by.
+_COLUMNS = {name: f"cells.{name}" for name in (*KEYS, *CELL, *EXTRA)}
+_COLUMNS |= {f"mean_{name}": f"cells.{name}" for name in MEANS}
+_COLUMNS |= {name: f"episodes.{name}" for name in ARRAYS}
 # File systems of the machine itself, where the shared memory of a write-ahead log works.
 _LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "zfs", "f2fs", "overlay", "ramfs")
 
@@ -64,8 +76,11 @@ class Store:
         write: whether to write; a writer creates the file and holds its lock until `close`.
         wait: seconds to wait for another writer; None waits as long as it takes, 0 not at all.
         on_wait: called once with a message when waiting begins.
+        on_damage: called with a message when rows were damaged and left out; a warning without.
+        salvage: open for reading whatever the file says it is.
 
     Example:
+        >>> import numpy as np
         >>> from fewview.results._cells import example_cell
         >>> from fewview.results._metrics import measure
         >>> metrics = measure(np.zeros((40, 6, 3)), np.zeros((40, 6), dtype=np.int64))
@@ -82,8 +97,12 @@ class Store:
         write: bool = True,
         wait: float | None = None,
         on_wait: Callable[[str], None] | None = None,
+        on_damage: Callable[[str], None] | None = None,
+        salvage: bool = False,
     ) -> None:
         self.path = str(path)
+        self._on_damage = on_damage or _warn
+        self.has_digests = True
         self._lock: FileLock | None = None
         self._connection: sqlite3.Connection | None = None
         if self.path == MEMORY:
@@ -94,25 +113,32 @@ class Store:
         try:
             if write:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                self._lock = _acquire(file, wait, on_wait)
+                self._lock = acquire(file, wait, on_wait)
                 self._connection = sqlite3.connect(file, timeout=60)
                 _begin_writing(self._connection, file)
+                self._fill_digests()
             else:
-                self._open_reader(file)
+                self._open_reader(file, salvage)
+                self.has_digests = all("digest" in self._columns(table) for table in TABLES)
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.Error):
-                raise FewviewError(f"{file}: not a fewview result store ({error})") from None
+            if isinstance(error, (sqlite3.Error, UnicodeError)):
+                raise FewviewError(
+                    f"{file}: not a fewview result store, or a damaged one ({error}); choose "
+                    f"another file, or save what can be read: fewview results {file} --repair"
+                ) from None
             if isinstance(error, OSError):
                 raise FewviewError(f"{file}: cannot open the store ({error.strerror})") from None
             raise
 
-    def _open_reader(self, file: Path) -> None:
+    def _open_reader(self, file: Path, salvage: bool) -> None:
         """Open a store that is there, so that nothing can be written."""
         if not file.is_file():
             raise FewviewError(f"{file}: no such result store; 'fewview bench' writes one")
         place = f"{file.resolve().as_uri()}?mode=ro"
         self._connection = sqlite3.connect(place, uri=True, timeout=60)
+        if salvage:
+            return
         try:
             _check_schema(self._connection, file)
         except sqlite3.OperationalError:
@@ -146,47 +172,92 @@ class Store:
 
     # ------------------------------------------------------------------ writing
 
-    def add(self, result: Result) -> None:
-        """Write one finished cell, in one transaction; the same cell again replaces itself."""
-        cell, metrics = result.cell, result.metrics
-        row: dict[str, Any] = {name: getattr(cell, name) for name in _CELL}
-        row |= {name: json.dumps(row[name]) for name in _LISTS}
-        row |= {name: getattr(result, name) for name in _EXTRA}
-        row |= {name: float(getattr(metrics, name).mean()) for name in PER_EPISODE}
-        row |= {"hash": cell.hash, "identity": cell.identity, "ece": metrics.ece}
-        blobs: dict[str, Any] = {
-            name: np.ascontiguousarray(getattr(metrics, name), dtype="<f8").tobytes()
-            for name in _ARRAYS
-        }
-        self._write(cells=row, episodes=blobs | {"hash": cell.hash})
+    def add(self, *results: Result) -> None:
+        """Write finished cells, in one transaction; the same cell again replaces itself."""
+        rows = [rows_of(result) for result in results]
+        self._write(cells=[row for row, _ in rows], episodes=[blobs for _, blobs in rows])
 
     def add_choice(self, key: str, choice: dict[str, Any]) -> None:
         """Remember what was chosen on base classes (plain values)."""
-        self._write(choices={"key": key, "choice": json.dumps(choice)})
+        text = json.dumps(choice)
+        self._write(choices=[{"key": key, "choice": text, "digest": digest_of([key, text])}])
 
-    def _write(self, **rows: dict[str, Any]) -> None:
-        """Write a row into each of some tables, all or none."""
+    def _write(self, **rows: list[dict[str, Any]]) -> None:
+        """Write rows into some tables, all or none."""
         try:
             with self.connection as connection:
-                for table, row in rows.items():
-                    marks = ", ".join(f":{name}" for name in row)
-                    connection.execute(
-                        f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})", row
-                    )
-        except sqlite3.OperationalError as error:
+                for table, some in rows.items():
+                    for row in some:
+                        marks = ", ".join(f":{name}" for name in row)
+                        connection.execute(
+                            f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({marks})",
+                            row,
+                        )
+        except sqlite3.Error as error:
             raise FewviewError(
                 f"{self.path}: cannot write the result ({error}); what was written before is safe"
             ) from None
 
+    def _fill_digests(self) -> None:
+        """Give rows of an older fewview their digests, as far as they can be checked."""
+        with self.connection as connection:
+            for table in TABLES:
+                if "digest" not in self._columns(table):
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN digest TEXT")
+            for found in list(self._scan("cells.digest IS NULL")):
+                with suppress(DamagedRowError):
+                    result_from(dict(found))
+                    for table, digest in zip(TABLES, digests_of(found), strict=False):
+                        place = (digest, found["hash"])
+                        connection.execute(f"UPDATE {table} SET digest = ? WHERE hash = ?", place)
+            rows = connection.execute("SELECT key, choice FROM choices WHERE digest IS NULL")
+            for key, choice in rows.fetchall():
+                with suppress(ValueError):
+                    json.loads(choice)
+                    place = (digest_of([key, choice]), key)
+                    connection.execute("UPDATE choices SET digest = ? WHERE key = ?", place)
+
     # ------------------------------------------------------------------ reading
 
+    @contextmanager
+    def _one_sentence(self) -> Iterator[None]:
+        """Say what to do where SQLite cannot read the file."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeError) as error:
+            raise FewviewError(
+                f"{self.path}: the store is damaged ({error}); 'fewview results {self.path} "
+                "--repair' keeps what can be read, the rest is computed again"
+            ) from None
+
+    def _fetch(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._one_sentence():
+            return self.connection.execute(query, values).fetchall()
+
+    def _columns(self, table: str) -> set[str]:
+        return {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}
+
     def __len__(self) -> int:
-        return int(self.connection.execute("SELECT count(*) FROM cells").fetchone()[0])
+        return int(self._fetch("SELECT count(*) FROM cells")[0][0])
 
     def all_choices(self) -> dict[str, dict[str, Any]]:
         """Return everything that was chosen on base classes before, by key."""
-        rows = self.connection.execute("SELECT key, choice FROM choices")
-        return {key: json.loads(choice) for key, choice in rows}
+        choices, damages = self.read_choices()
+        self._report(damages)
+        return choices
+
+    def read_choices(self) -> tuple[dict[str, dict[str, Any]], list[Damage]]:
+        """Return what was chosen on base classes by key, and what is damaged."""
+        choices, damages = {}, []
+        digest = "digest" if self.has_digests else "NULL"
+        for key, choice, kept in self._fetch(f"SELECT key, choice, {digest} FROM choices"):
+            try:
+                if kept is not None and kept != digest_of([key, choice]):
+                    raise ValueError
+                choices[key] = json.loads(choice)
+            except (ValueError, TypeError):
+                damages.append(Damage(f"choice of settings {str(key)[:12]}", "it has changed"))
+        return choices, damages
 
     def present(self, hashes: Iterable[str]) -> set[str]:
         """Say which of these cells are in the store."""
@@ -198,12 +269,20 @@ class Store:
 
     def _matching(self, column: str, values: Iterable[str]) -> set[str]:
         clause, given = _one_of(column, values)
-        rows = self.connection.execute(f"SELECT {column} FROM cells WHERE {clause}", given)
-        return {row[0] for row in rows}
+        return {row[0] for row in self._fetch(f"SELECT {column} FROM cells WHERE {clause}", given)}
 
     def get(self, hashes: Iterable[str]) -> dict[str, Result]:
         """Return the results of these cells, by hash; absent ones are left out."""
-        return {result.cell.hash: result for result in self._read(*_one_of("hash", hashes))}
+        where, given = _one_of("hash", hashes)
+        out, damages = {}, []
+        with self._one_sentence():
+            for found in self._scan(where, given):
+                try:
+                    out[found["hash"]] = result_from(found)
+                except DamagedRowError as error:
+                    damages.append(damage_of(found, error))
+        self._report(damages)
+        return out
 
     def select(self, where: Sequence[str] = ()) -> list[Result]:
         """Return results that meet all conditions, in the order they were written.
@@ -222,25 +301,111 @@ class Store:
         """
         parsed = [parse_condition(condition) for condition in where]
         clause = " AND ".join(part for part, _ in parsed) or "1"
-        return list(self._read(clause, [value for _, values in parsed for value in values]))
+        given = [value for _, values in parsed for value in values]
+        results, damages = self.read_all(clause, given)
+        self._report(damages)
+        return results
 
-    def _read(self, clause: str, values: Sequence[Any]) -> Iterator[Result]:
-        names = (*_CELL, *_EXTRA, "hash", *_ARRAYS)
-        columns = [f"{'episodes' if name in _ARRAYS else 'cells'}.{name}" for name in names]
+    def read_all(
+        self, clause: str = "1", values: Sequence[Any] = ()
+    ) -> tuple[list[Result], list[Damage]]:
+        """Return intact results that meet a condition, and all that is damaged.
+
+        Every cell is looked at, also those that do not meet the condition: a damaged one might.
+        """
+        # Before cells are read, because a writer may add some meanwhile.
+        with_numbers = {row[0] for row in self._fetch("SELECT hash FROM episodes")}
+        results: dict[str, Result] = {}
+        damages = []
+        with self._one_sentence():
+            for found in self._scan(wanted=clause, values=values):
+                with_numbers.discard(found["hash"])
+                try:
+                    if found["wanted"]:
+                        results[found["hash"]] = result_from(found)
+                    else:
+                        check_cell(found)
+                except DamagedRowError as error:
+                    damages.append(damage_of(found, error))
+        damages += [
+            Damage(f"cell {str(key)[:12]}", "lost") for key in sorted(with_numbers, key=str)
+        ]
+        return [*results.values()], damages
+
+    def _scan(
+        self,
+        where: str = "1",
+        given: Sequence[Any] = (),
+        *,
+        wanted: str = "1",
+        values: Sequence[Any] = (),
+        order: str = "cells.rowid",
+    ) -> Iterator[dict[str, Any]]:
+        """Read rows as they are; numbers of episodes only of those that are wanted."""
+        digests = [f"{table}.digest" if self.has_digests else "NULL" for table in TABLES[:2]]
+        names = (*_COLUMNS, "digest", "episodes_digest", "wanted")
         query = (
-            f"SELECT {', '.join(columns)} FROM cells JOIN episodes USING (hash) "
-            f"WHERE {clause} ORDER BY cells.rowid"
+            f"SELECT {', '.join(_COLUMNS.values())}, {', '.join(digests)}, {wanted} FROM cells "
+            f"LEFT JOIN episodes ON episodes.hash = cells.hash AND {wanted} "
+            f"WHERE {where} ORDER BY {order}"
         )
-        for row in self.connection.execute(query, values):
-            found = dict(zip(names, row, strict=True))
-            found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
-            found["fixed"] = bool(found["fixed"])
-            cell = Cell(**{name: found[name] for name in _CELL})
-            cell.__dict__["hash"] = found["hash"]  # fills the cached property
-            arrays = {name: np.frombuffer(found[name], dtype="<f8") for name in _ARRAYS}
-            arrays["bins"] = arrays["bins"].reshape(3, -1)
-            extra = {name: found[name] for name in _EXTRA}
-            yield Result(cell=cell, metrics=EpisodeMetrics(**arrays), **extra)
+        given = [*values, *values, *given]
+        try:
+            for row in self.connection.execute(query, given):
+                yield dict(zip(names, row, strict=True))
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error):
+                raise
+            # A letter is damaged: read again without taking offence, digests find it.
+            self.connection.text_factory = lambda text: text.decode(errors="surrogateescape")
+            for row in self.connection.execute(query, given):
+                yield dict(zip(names, row, strict=True))
+
+    def salvage(self) -> tuple[list[Result], list[Damage]]:
+        """Return every intact result that can be reached, also where SQLite gives up."""
+        results: dict[str, Result] = {}
+        damages: dict[str, Damage] = {}
+
+        def read(*where: Any, **order: str) -> None:
+            try:
+                for found in self._scan(*where, **order):
+                    try:
+                        results[found["hash"]] = result_from(found)
+                    except DamagedRowError as error:
+                        damages[found["hash"]] = damage_of(found, error)
+            except (sqlite3.Error, UnicodeError) as error:
+                damages.setdefault(str(error), Damage("file", str(error)))
+
+        read()
+        if damages:  # perhaps some can be reached in other ways
+            read(order="cells.rowid DESC")
+            keys: set[str] = set()
+            for table in TABLES[:2]:
+                with suppress(sqlite3.Error, UnicodeError):
+                    keys.update(r[0] for r in self.connection.execute(f"SELECT hash FROM {table}"))
+            for key in sorted(keys - results.keys() - damages.keys(), key=str):
+                read("cells.hash = ?", [key])
+        return [*results.values()], [
+            damage for key, damage in damages.items() if key not in results
+        ]
+
+    def _report(self, damages: Sequence[Damage]) -> None:
+        """Say in one sentence that something is damaged."""
+        if damages:
+            self._on_damage(
+                f"{self.path}: {len(set(damages))} damaged row(s) left out; 'fewview results "
+                f"{self.path} --check' lists them, --repair drops them; 'bench' computes them again"
+            )
+
+
+def damage_of(found: dict[str, Any], error: Exception) -> Damage:
+    """Describe a damaged row."""
+    about = f"{found['dataset']} split {found['split']} eta {found['eta']} {found['method']}"
+    return Damage(f"cell {str(found['hash'])[:12]} ({about})", str(error))
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, FewviewWarning, stacklevel=4)
 
 
 def _one_of(column: str, values: Iterable[str]) -> tuple[str, list[str]]:
@@ -306,15 +471,16 @@ def _check_schema(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    columns = _CELL | _EXTRA | dict.fromkeys((*PER_EPISODE, "ece"), "REAL")
+    columns = CELL | EXTRA | MEANS
     cells = ", ".join(f"{name} {kind} NOT NULL" for name, kind in columns.items())
-    blobs = ", ".join(f"{name} BLOB NOT NULL" for name in _ARRAYS)
+    blobs = ", ".join(f"{name} BLOB NOT NULL" for name in ARRAYS)
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         for statement in (
-            f"CREATE TABLE cells (hash TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, {cells})",
-            f"CREATE TABLE episodes (hash TEXT NOT NULL UNIQUE, {blobs})",
-            "CREATE TABLE choices (key TEXT NOT NULL UNIQUE, choice TEXT NOT NULL)",
+            f"CREATE TABLE cells (hash TEXT NOT NULL UNIQUE, identity TEXT NOT NULL, {cells}, "
+            "digest TEXT)",
+            f"CREATE TABLE episodes (hash TEXT NOT NULL UNIQUE, {blobs}, digest TEXT)",
+            "CREATE TABLE choices (key TEXT NOT NULL UNIQUE, choice TEXT NOT NULL, digest TEXT)",
             "CREATE INDEX cells_identity ON cells (identity)",
             "CREATE INDEX cells_place ON cells (dataset, method, eta)",
             f"PRAGMA application_id = {APPLICATION_ID}",
@@ -340,7 +506,7 @@ def on_local_disk(file: Path, mounts: str | None = None) -> bool:
 # ---------------------------------------------------------------------- one writer at a time
 
 
-def _acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> FileLock:
+def acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> FileLock:
     """Take the lock `<file>.lock`, which the operating system frees when a process ends."""
     from filelock import FileLock, Timeout
 

@@ -37,8 +37,8 @@ def group_of(cell: Cell) -> tuple[Hashable, ...]:
 def summarise(groups: Iterable[Sequence[Result]]) -> list[Row]:
     """Sum every group of results, which differ in class split or repetition, up into one row.
 
-    Accuracies and their errors are in percent; `split_low` and `split_high` are None where there is
-    one fixed split.
+    Accuracies and their errors are in percent; `split_low`, `split_high`, `ci_low` and `ci_high`
+    (95 %, `split_interval`) are None where there is one class split.
     """
     rows: list[Row] = []
     shapes: dict[tuple[int, int], list[int]] = {}
@@ -51,9 +51,10 @@ def summarise(groups: Iterable[Sequence[Result]]) -> list[Row]:
         shapes.setdefault(table.shape, []).append(len(rows))
         tables.append(table)
         rows.append(_row(results, table))
-    # One matrix of bootstrap weights serves all groups of the same shape.
-    for places in shapes.values():
-        low, high = split_intervals(np.stack([tables[place] for place in places]))
+    for (n_splits, _), places in shapes.items():
+        if n_splits == 1:
+            continue  # one class split says nothing about others
+        low, high = split_intervals(np.stack([tables[k] for k in places]), bounds=(0.0, 1.0))
         for place, bottom, top in zip(places, low, high, strict=True):
             rows[place]["ci_low"], rows[place]["ci_high"] = 100 * float(bottom), 100 * float(top)
     return rows
