@@ -154,7 +154,8 @@ def test_compared_rates_rise(invoke: Invoke, tmp_path: Path) -> None:
         command = ("bench", "digits", "--methods", "proto,match,rfs", "--eta", eta, *QUICK)
         assert invoke(*command, "--store", store)[0] == 0
     _, text, errors = invoke("results", store, "--compare", "--format", "json")
-    assert [row["eta"] for row in json.loads(text)] == [0.0] * 3 + [0.5] * 3
+    # The best method against the two others, at each rate.
+    assert [row["eta"] for row in json.loads(text)] == [0.0] * 2 + [0.5] * 2
     assert "Friedman p " in errors
 
 
