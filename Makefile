@@ -35,7 +35,7 @@ demo: install
 	$(BIN)/fewview run --output demo
 
 test: install lint types
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: install
 	$(BIN)/python benchmarks/table.py

@@ -73,7 +73,7 @@ def test_seconds(source: Path) -> float:
     """Seconds of the test suite beside a source folder, as `make test` runs it."""
     environment = os.environ | {"PYTHONPATH": str(source)}
     start = perf_counter()
-    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "tests"]
+    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "tests"]
     subprocess.run(words, cwd=source.parent, env=environment, capture_output=True, check=False)
     return perf_counter() - start
 
