@@ -14,8 +14,8 @@ before any other method was run on a likely split, is said in brackets:
   says how much one task scatters; ours is a mean over n tasks that scatter alike (8 to 13 points
   in both). The variance is se^2 (1 + PAPER_TASKS / n). Rates and methods share tasks, so these
   errors go together: over the tasks of the listed splits of cub, handwritten and scene15 the
-  accuracies at neighbouring rates correlate by 0.63 to 0.78, five steps apart by 0.26 to 0.47, those
-  of the two methods at one rate by 0.54 to 0.99. The model has `SHARED` to the power of the steps,
+  accuracies at neighbouring rates correlate by 0.63 to 0.78, five steps apart by 0.26 to 0.47, and
+  the two methods at one rate by 0.54 to 0.99. The model has `SHARED` to the power of the steps,
   once more for the other method, for their side and for ours. Taken as independent the twelve
   would count one level twelve times.
 - What we do not reproduce (features, scaling, who is padded with what) may move a method as a whole
