@@ -3,7 +3,8 @@
 The paper used one class split and does not say which. Its rows of Proto and Match are nearest
 class means and nearest neighbours, without a setting of ours, so they tell which splits are
 possible; UGDA's own row, and every row that is to be judged, is never looked at. The model was
-written down before any split was weighed with it:
+written down before any split was weighed with it; what was changed after cub had been weighed, and
+before any other method was run on a likely split, is said in brackets:
 
 - All candidates are equally likely beforehand.
 - The paper's twelve numbers (two methods, six missing rates) minus ours on a split are Gaussian
@@ -13,8 +14,8 @@ written down before any split was weighed with it:
   says how much one task scatters; ours is a mean over n tasks that scatter alike (8 to 13 points
   in both). The variance is se^2 (1 + PAPER_TASKS / n). Rates and methods share tasks, so these
   errors go together: over the tasks of the listed splits of cub, handwritten and scene15 the
-  accuracies at neighbouring rates correlate by 0.63 to 0.78, those five steps apart by 0.3, those
-  of the two methods at one rate by 0.54 to 0.99. The model has `SHARED` to the power of the steps,
+  accuracies at neighbouring rates correlate by 0.63 to 0.78, five steps apart by 0.26 to 0.47, and
+  the two methods at one rate by 0.54 to 0.99. The model has `SHARED` to the power of the steps,
   once more for the other method, for their side and for ours. Taken as independent the twelve
   would count one level twelve times.
 - What we do not reproduce (features, scaling, who is padded with what) may move a method as a whole
@@ -24,7 +25,8 @@ written down before any split was weighed with it:
   allowance, chi-squared 1.7 for twelve numbers, so the rows now decide how much is needed.)
 
 Weights are these likelihoods, adding up to one. Many splits have much the same rows, so the weight
-is spread, and what other methods give is a mean over likely splits with a spread of its own. Where
+is spread, and what other methods give is a mean over likely splits with a spread of its own (25 of
+them with the tables' episodes, not 10 with more, since splits differ more than episodes). Where
 even the best split is far off (`p_value`), weights only rank what does not fit.
 """
 
