@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,14 @@ def data_dir() -> Path:
     if not os.environ.get("FEWVIEW_DATA") or not folder.is_dir():
         pytest.skip("no real data sets here: set FEWVIEW_DATA to the folder of .npz files")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def same_methods() -> Iterator[None]:
+    """No test sees a method that another one registered, whatever the order they run in."""
+    from fewview.engine import _registry
+
+    before = set(_registry.names())
+    yield
+    for name in set(_registry.names()) - before:
+        del _registry._entries[name]
