@@ -81,6 +81,9 @@ IDEAS: list[dict[str, Any]] = [
     {"scaling": "scale"},
 ]
 
+# Ideas are compared with class masses pulled half way to equal ones.
+BALANCE = 0.5
+
 
 def title(idea: dict[str, Any]) -> str:
     return ",".join(f"{key} {value}" for key, value in idea.items()) or "as it is"
@@ -152,7 +155,7 @@ def rounds(
     for index in range(n_iter):
         done = min(1.0, index / (0.3 * n_iter))
         factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
-        log_r, _ = balanced_softmax(factor * scores, settings.balance)
+        log_r, _ = balanced_softmax(factor * scores, BALANCE)
         r = log_r.exp()
         if slow is not None:
             taken = r = (1 - slow) * taken + slow * r
@@ -164,7 +167,7 @@ def rounds(
                 means = torch.cholesky_solve(shift, factor_of)[..., 0]
                 common = means.sum(1, keepdim=True) / (way + 1 / offset)
             belief = replace(belief, shift=belief.shift + common)
-        scores = variational_scores(evidence, belief)
+        scores = variational_scores(evidence, belief)[0]
         distance = (energy[..., None] - 2 * scores).clamp(min=1e-6)
         if tails is not None:
             weight = (tails + sizes[..., None]) / (tails + distance)
@@ -207,7 +210,7 @@ def score(
         other, other_fit = rounds(evidence, members, begin, energy, sizes, settings, idea)
         better = other_fit > fit
         best[better], fit[better] = other[better], other_fit[better]
-    log_r, _ = balanced_softmax(settings.temperature * best, settings.balance)
+    log_r, _ = balanced_softmax(settings.temperature * best, BALANCE)
     return log_r
 
 

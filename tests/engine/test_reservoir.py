@@ -86,7 +86,7 @@ def streamed(method: Marginal, base: MultiViewData, n_parts: int) -> Marginal:
 
 def test_settings_are_chosen_when_supports_come(tmp_path: Path) -> None:
     base, novel = synthetic_data()
-    method = Marginal()
+    method = Marginal(settings="auto")
     stream = BaseStream.start(method, base)
     for half in (base[::2], base[1::2]):
         stream = stream.update(half)
@@ -95,12 +95,12 @@ def test_settings_are_chosen_when_supports_come(tmp_path: Path) -> None:
     # The base set is small enough to be kept whole, so the same question has the same answer.
     rows = stream.sample.rows
     assert len(rows) == len(base)
-    frozen = {"scaling": "standard+unit", "components": 128}
-    wanted = Marginal().choose_settings(rows, method.base.task, frozen).settings
+    frozen = {"scaling": "natural", "components": 128}
+    wanted = Marginal(settings="auto").choose_settings(rows, method.base.task, frozen).settings
     assert chosen == wanted
     assert wanted.calibration != Marginal(settings="default").resolved().calibration
     # In parts, choosing waits for the supports.
-    later = Marginal()
+    later = Marginal(settings="auto")
     later.base = BaseStream.start(later, base).update(base[1::2]).finish(later, choose=False)
     later.partial_fit_base(base[::2])
     assert later.base.pending
@@ -140,7 +140,7 @@ def test_saving_a_base_set_in_parts_chooses_first(tmp_path: Path) -> None:
 def test_too_few_classes_say_so() -> None:
     base, novel = synthetic_data()
     few = base[base.codes < 3]
-    method = streamed(Marginal(), few, 1)
+    method = streamed(Marginal(settings="auto"), few, 1)
     with pytest.warns(FewviewWarning, match="settings are the defaults, not chosen"):
         method.fit(novel[::7])
     with pytest.raises(FewviewError, match="no label"):

@@ -122,11 +122,16 @@ def test_variational_is_its_formula() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("count", "width"), [(1, 1), (3, 33), (40, 65), (150, 128)])
 def test_inverse(count: int, width: int, dtype: torch.dtype) -> None:
-    """Halves, odd widths and several chunks: as numpy's inverse, and symmetric."""
+    """Halves, odd widths and several chunks: as numpy's inverse and determinant, and symmetric."""
     root = np.random.default_rng(width).normal(size=(count, width, width))
     root *= np.geomspace(0.01, 3, width)
     matrices = np.eye(width) + root @ root.swapaxes(1, 2)
-    found = inverse(torch.from_numpy(matrices).to(dtype)).double().numpy()
+    inverses, log_sizes = inverse(torch.from_numpy(matrices).to(dtype))
+    found = inverses.double().numpy()
+    wanted = np.linalg.slogdet(matrices)[1]
+    np.testing.assert_allclose(
+        log_sizes, wanted, rtol=1e-4 if dtype == torch.float32 else 1e-12, atol=1e-6
+    )
     expected = np.linalg.inv(matrices)
     tolerance = 1e-11 if dtype == torch.float64 else 1e-3
     assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
@@ -423,8 +428,7 @@ def test_automatic_settings_follow_the_base_set() -> None:
             scores.append(float(hits.double().mean()))
         assert scores[0] >= scores[1] - 0.03, kind
     # Rows of unit length have lost what tells the classes of the first world apart.
-    assert not found["sizes"].endswith("unit")
-    assert found["directions"].endswith("unit")
+    assert found == {"sizes": "standard", "directions": "natural"}
 
 
 def test_rows_alone_are_half_within_and_half_between_classes() -> None:
@@ -438,34 +442,25 @@ def test_views_without_variance_keep_a_place() -> None:
     assert fit_projection(flat, 64).dims == (1, 1)
 
 
-def test_square_roots_are_taken_where_nothing_is_negative() -> None:
+def test_scaling_follows_the_entries_also_in_parts() -> None:
     base, _ = synthetic_data()
     task = TaskSpec(way=2, shot=1, queries=6)
     positive = MultiViewData({k: np.exp(2 * v) for k, v in base.views.items()}, base.labels)
-    method = Marginal(settings="auto", components=8, shrinkage=0.4, prior=0.65, temperature=0.5)
-    assert method.scaling_for(positive) == "root+standard+unit"
-    assert method.scaling_for(base) == "standard+unit"
-    assert Marginal(settings="default").scaling_for(positive) == "standard+unit"
-    given = Marginal(settings="auto", scaling="scale")
-    assert given.scaling_for(positive) == given.choose_settings(positive, task).settings.scaling
     # The same in parts: what is chosen later is chosen with the scaling that the parts had.
+    method = Marginal(components=8, shrinkage=0.4, prior=0.65, temperature=0.5)
     stream = BaseStream.start(method, positive).update(positive)
-    assert stream.scaling.rule == "root+standard+unit"
+    assert stream.scaling.rooted == positive.view_names
     for settings in ("auto", "default"):  # stated settings do not change what is done already
         method.set_params(settings=settings)
         state = stream.finish(method, task).prepared.state
         assert isinstance(state, MarginalState)
-        assert state.settings.scaling == "root+standard+unit"
+        assert state.settings.scaling == "natural"
     assert state.settings.calibration == method.resolved(len(positive.classes)).calibration
-    # A scaling that is asked for is kept, also the usual one.
-    usual = Marginal(scaling="standard+unit")
-    assert usual.scaling_for(positive) == "standard+unit"
-    assert usual.choose_settings(positive, task).settings.scaling == "standard+unit"
-    # Too few classes to choose for in any task: the same in parts as in one.
-    two = positive[positive.codes < 2]
-    with pytest.warns(FewviewWarning, match="settings are the defaults, not"):
-        whole = Marginal().prepare_base(two, task)
-    assert whole.scaling.rule == Marginal().scaling_for(two) == "standard+unit"
+    # A scaling that is asked for is kept.
+    for settings in ("auto", "default"):
+        usual = Marginal(scaling="standard+unit", settings=settings)
+        assert usual.row_scaling == "standard+unit"
+        assert usual.choose_settings(positive, task).settings.scaling == "standard+unit"
 
 
 def test_settings_depend_on_the_number_of_queries() -> None:
@@ -507,7 +502,7 @@ def test_too_few_base_classes_fall_back() -> None:
     task = TaskSpec(way=3, shot=1, queries=5, eta=0.3)
     with pytest.warns(FewviewWarning, match="fewer than 2 x 3 ways"):
         prepared = Marginal(settings="auto").prepare_base(base, task)
-    assert prepared.state.settings.balance == 0.5
+    assert prepared.state.settings.balance is None
     choice = Marginal(settings="auto", balance=0.25, components=8).choose_settings(base, task)
     assert (choice.settings.balance, choice.settings.components) == (0.25, 8)
 

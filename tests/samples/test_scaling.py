@@ -17,6 +17,7 @@ from sklearn.preprocessing import (
 )
 
 from fewview.samples import SCALINGS, FewviewError, MultiViewData, fit_scaling
+from fewview.samples._scaling import natural_rules
 
 
 def block(seed: int, n: int = 30, width: int = 4) -> Any:
@@ -42,6 +43,8 @@ def by_sklearn(rule: str, base: Any, new: Any) -> Any:
         return centre.transform(new.reshape(-1, 1)).reshape(new.shape) / spread
     root = FunctionTransformer(lambda rows: np.sign(rows) * np.abs(rows) ** 0.5)
     steps = {
+        "root+unit": [root, Normalizer()],
+        "natural": [*([root] if base.min() >= 0 else []), StandardScaler(), Normalizer()],
         "root+standard+unit": [root, StandardScaler(), Normalizer()],
         "standard": [StandardScaler()],
         "unit": [Normalizer()],
@@ -199,3 +202,20 @@ def test_scaling_is_learnt_from_base_classes_only(rule: str) -> None:
     np.testing.assert_array_equal(prepared.scaling.shift["a"], fit_scaling(base, rule).shift["a"])
     scores = [method.score_episodes(data, episodes, prepared) for data in (novel, other)]
     assert torch.equal(*scores)
+
+
+def test_natural_scaling_of_every_view() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.poisson(0.2, size=(40, 30)).astype(float)
+    histogram, signal = rng.random((40, 5)), rng.normal(size=(40, 4))
+    rules = natural_rules(MultiViewData({"words": words, "histogram": histogram}))
+    assert rules == {"words": "root+unit", "histogram": "root+standard+unit"}
+    mixed = MultiViewData({"words": words, "histogram": histogram, "signal": signal})
+    fitted = fit_scaling(mixed, "natural")
+    assert fitted.rooted == ("words",)
+    for view, rule in (("words", "root+unit"), ("histogram", "standard+unit")):
+        alone = fit_scaling(mixed.select_views([view]), rule)
+        np.testing.assert_array_equal(
+            fitted.transform(mixed).view(view),
+            alone.transform(mixed.select_views([view])).view(view),
+        )

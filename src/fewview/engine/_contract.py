@@ -123,18 +123,19 @@ class Contract(Parameters, ABC):
             "of it (ugda, marginal, proto can)"
         )
 
-    def prepare_statistics(self, statistics: Any, task: TaskSpec, seed: int) -> State:
-        """Make the state from statistics, as `prepare` makes it from samples."""
+    def prepare_statistics(
+        self, statistics: Any, task: TaskSpec, seed: int, sample: MultiViewData | None = None
+    ) -> State:
+        """Make the state from statistics, as `prepare` makes it from samples.
+
+        `sample` are scaled base samples, for what sums do not tell.
+        """
         return State()
 
     @property
     def row_scaling(self) -> str:
         """The rule that rows are scaled by where nothing is chosen."""
         return self.scaling
-
-    def scaling_for(self, sample: MultiViewData) -> str:
-        """The scaling of a base set that comes in parts, from the first of them."""
-        return self.row_scaling
 
     def chosen_for(
         self, base: MultiViewData, task: TaskSpec, scaling: str | None = None

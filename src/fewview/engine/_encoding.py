@@ -93,7 +93,11 @@ class Writer:
 
     def prepared(self, prepared: Prepared, where: str) -> Document:
         """Scaling, means and state."""
-        scaling = {"rule": prepared.scaling.rule, "unit": bool(prepared.scaling.unit)}
+        scaling = {
+            "rule": prepared.scaling.rule,
+            "unit": bool(prepared.scaling.unit),
+            "rooted": list(prepared.scaling.rooted),
+        }
         for name in ("shift", "factor"):
             blocks = getattr(prepared.scaling, name)
             scaling[name] = {v: self.array(x, f"{where}.{name}.{v}") for v, x in blocks.items()}
@@ -206,6 +210,11 @@ class Reader:
             if list(found) != list(dims) or not all(fits):
                 raise FewviewError("the scaling does not fit the views")
             parts.append(found)
+        # Files of earlier versions took roots of all views or of none.
+        every = list(dims) if scaling["rule"].startswith("root+") else []
+        rooted = scaling.get("rooted", every)
+        if not set(rooted) <= set(dims):
+            raise FewviewError("the scaling does not fit the views")
         means = self.value(value["means"])
         if means is not None and [tuple(m.shape) for m in means] != [(d,) for d in dims.values()]:
             raise FewviewError("the means do not fit the views")
@@ -214,7 +223,9 @@ class Reader:
             raise FewviewError("the state is no state of a method")
         blocks = {view: np.zeros((0, width), dtype=np.float32) for view, width in dims.items()}
         return Prepared(
-            scaling=ViewScaling(scaling["rule"], parts[0], parts[1], unit=scaling["unit"]),
+            scaling=ViewScaling(
+                scaling["rule"], parts[0], parts[1], scaling["unit"], tuple(rooted)
+            ),
             base_means=means,
             state=state,
             reference=MultiViewData(blocks, columns=value["columns"]),

@@ -85,7 +85,7 @@ class BaseStream:
     def start(cls, method: Contract, sample: MultiViewData) -> BaseStream:
         """Fix the scaling on a fair sample of the base set, usually the first part."""
         method.validate()
-        scaling = fit_scaling(sample, method.scaling_for(sample))
+        scaling = fit_scaling(sample, method.row_scaling)
         scaled = scaling.transform(sample, np.float64)
         return cls(
             scaling,
@@ -239,7 +239,8 @@ class BaseStream:
         state, thresholds = State(), None
         if choose:
             chosen, _ = method.chosen_for(self.sample.rows, task, self.scaling.rule)
-            state = chosen.prepare_statistics(self.statistics, task, method.random_state)
+            kept = self.scaling.transform(self.sample.rows, np.float64)
+            state = chosen.prepare_statistics(self.statistics, task, method.random_state, kept)
             thresholds = usual_thresholds(method, self.sample.rows, task, state)
         means = tuple(
             (total / max(count, 1)).to(device=device, dtype=dtype)

@@ -121,9 +121,12 @@ class Combined(Method):
             raise self.cannot_stream()
         return self.source.start_statistics(sample)
 
-    def prepare_statistics(self, statistics: Any, task: TaskSpec, seed: int) -> CombinedState:
+    def prepare_statistics(
+        self, statistics: Any, task: TaskSpec, seed: int, sample: MultiViewData | None = None
+    ) -> CombinedState:
         """The state of `source`; `head` has none."""
-        return CombinedState(self.source.prepare_statistics(statistics, task, seed), State())
+        source = self.source.prepare_statistics(statistics, task, seed, sample)
+        return CombinedState(source, State())
 
     def padded(self, batch: EpisodeBatch, prepared: Prepared) -> EpisodeBatch:
         """As `source` has it."""

@@ -17,8 +17,20 @@ from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
-SCALINGS = ("scale", "minmax", "standard", "unit", "standard+unit", "root+standard+unit", "none")
+SCALINGS = (
+    "scale",
+    "minmax",
+    "standard",
+    "unit",
+    "root+unit",
+    "standard+unit",
+    "root+standard+unit",
+    "natural",
+    "none",
+)
 Float64Array = NDArray[np.float64]
+# A view without negative entries has words or other rare things in it when so many are zero.
+SPARSE = 0.5
 # Numbers of a block that are worked on at once.
 CACHED = 1 << 15
 
@@ -27,13 +39,14 @@ CACHED = 1 << 15
 class ViewScaling:
     """A fitted scaling: x -> (x - shift) * factor, then unit rows if `unit`.
 
-    If `rooted`, x is the square root of an entry, with its sign.
+    Where `rooted`, x is the square root of an entry, with its sign.
 
     Attributes:
         rule: its name, one of `SCALINGS`.
         shift: per view, float64 of shape [] or [width].
         factor: per view, float64 of shape [] or [width].
         unit: whether rows are brought to unit length afterwards (all-zero rows stay zero).
+        rooted: views that square roots are taken of first.
 
     Example:
         >>> data = MultiViewData({"a": [[0.0, 2.0], [4.0, 6.0]]})
@@ -45,11 +58,7 @@ class ViewScaling:
     shift: dict[str, Float64Array]
     factor: dict[str, Float64Array]
     unit: bool
-
-    @property
-    def rooted(self) -> bool:
-        """Whether square roots are taken first."""
-        return takes_roots(self.rule)
+    rooted: tuple[str, ...] = ()
 
     def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
         """Scale one block [..., width]; computed in float64, returned in `dtype`."""
@@ -61,7 +70,7 @@ class ViewScaling:
         size = max(1, CACHED // max(rows.shape[1], 1))
         for start in range(0, len(rows), size):
             part = rows[start : start + size].astype(np.float64)
-            if self.rooted:
+            if view in self.rooted:
                 part = signed_root(part)
             part -= self.shift[view]
             part *= self.factor[view]
@@ -93,7 +102,9 @@ class ViewScaling:
             for start in range(0, len(block), size):
                 part = out[start : start + size]
                 rows = block[start : start + size]
-                if self.rooted:  # roots of large numbers differ in digits that float32 lacks
+                if (
+                    view in self.rooted
+                ):  # roots of large numbers differ in digits that float32 lacks
                     part[:] = signed_root(rows.astype(np.float64)) - self.shift[view]
                 else:
                     np.subtract(rows, shift, out=part)
@@ -143,8 +154,9 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
         rule: `"scale"` (subtract the mean and divide by the range of all entries of the view),
             `"minmax"` (all entries of the view to [0, 1]), `"standard"` (mean 0 and standard
             deviation 1 per feature), `"unit"` (rows to unit length), `"standard+unit"`,
-            `"root+standard+unit"` (the same after square roots, which make the long tails of
-            counts, histograms and activations shorter), `"none"`.
+            `"root+unit"` and `"root+standard+unit"` (the same after square roots, which make the
+            long tails of counts, histograms and activations shorter), `"natural"` (one of these
+            for every view, by what its entries are, see `natural_rules`), `"none"`.
 
     A constant feature under `standard` is divided by the typical standard deviation of its view,
     so that it stays harmless and the result does not depend on the units of the view. A view that
@@ -157,17 +169,36 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     check_word(f"scaling {rule!r}", rule, SCALINGS)
     shift: dict[str, Float64Array] = {}
     factor: dict[str, Float64Array] = {}
+    natural = rule == "natural"
+    rules = natural_rules(data) if natural else dict.fromkeys(data.view_names, rule)
+    rooted = tuple(view for view, own in rules.items() if own.startswith("root+"))
     for index, (view, block) in enumerate(data.views.items()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
-        if takes_roots(rule):
+        if view in rooted:
             rows = signed_root(rows)
-        shift[view], factor[view] = _fit_view(rows, rule)
-    return ViewScaling(rule, shift, factor, unit=rule.endswith("unit"))
+        shift[view], factor[view] = _fit_view(rows, rules[view].removeprefix("root+"))
+    return ViewScaling(rule, shift, factor, natural or rule.endswith("unit"), rooted)
 
 
-def takes_roots(rule: str) -> bool:
-    """Whether a rule begins with square roots."""
-    return rule.startswith("root+")
+def natural_rules(data: MultiViewData) -> dict[str, str]:
+    """The scaling of every view that its entries ask for.
+
+    Without negative entries and mostly zeros, as counts of words are: square roots and unit rows;
+    dividing by the deviations of rare words would make them what rows differ by. Otherwise
+    standardised columns and unit rows, after square roots where no view has negative entries:
+    histograms and activations have long tails. (Roots of some views and not of others were no
+    better on base classes, docs/marginal.md.)
+    """
+    lowest, zeros = {}, {}
+    for index, (view, block) in enumerate(data.views.items()):
+        rows = block[data.mask[:, index]]
+        lowest[view] = float(rows.min()) if rows.size else 0.0
+        zeros[view] = float(np.mean(rows == 0)) if rows.size else 0.0
+    dense = "standard+unit" if min(lowest.values()) < 0 else "root+standard+unit"
+    return {
+        view: "root+unit" if lowest[view] >= 0 and zeros[view] > SPARSE else dense
+        for view in data.view_names
+    }
 
 
 def signed_root(block: NDArray[Any]) -> NDArray[Any]:

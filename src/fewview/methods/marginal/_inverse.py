@@ -15,8 +15,8 @@ SMALL = 32
 CHUNK = 1 << 21
 
 
-def inverse(matrices: Tensor) -> Tensor:
-    """Invert symmetric positive definite matrices [n, k, k].
+def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Invert symmetric positive definite matrices [n, k, k]; also log determinants, [n].
 
     With blocks A, B, D and X = inv(A) B the inverse has inv(D - B'X) in its lower right corner and
     everything else follows by products (Banachiewicz 1937): 4/3 k^3 multiplications and additions
@@ -29,25 +29,28 @@ def inverse(matrices: Tensor) -> Tensor:
     if matrices.is_cuda or width <= SMALL:
         return _inverse(matrices)
     size = max(1, CHUNK // width**2)
-    out = torch.empty_like(matrices)
+    out, log_size = torch.empty_like(matrices), matrices.new_empty(n)
     for start in range(0, n, size):
-        out[start : start + size] = _inverse(matrices[start : start + size])
-    return out
+        part = slice(start, start + size)
+        out[part], log_size[part] = _inverse(matrices[part])
+    return out, log_size
 
 
-def _inverse(matrices: Tensor) -> Tensor:
+def _inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     width = matrices.shape[-1]
     if width <= SMALL:
-        return torch.cholesky_inverse(torch.linalg.cholesky(matrices))
+        factor = torch.linalg.cholesky(matrices)
+        log_size = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return torch.cholesky_inverse(factor), log_size
     half = (width + 1) // 2
     corner, side = matrices[:, :half, :half], matrices[:, :half, half:]
-    first = _inverse(corner)
+    first, log_first = _inverse(corner)
     gain = first @ side
-    last = _inverse(torch.baddbmm(matrices[:, half:, half:], side.mT, gain, alpha=-1))
+    last, log_last = _inverse(torch.baddbmm(matrices[:, half:, half:], side.mT, gain, alpha=-1))
     out = torch.empty_like(matrices)
     cross = gain @ last
     out[:, half:, half:] = last
     out[:, :half, half:] = -cross
     out[:, half:, :half] = -cross.mT
     out[:, :half, :half] = torch.baddbmm(first, cross, gain.mT)
-    return out
+    return out, log_first + log_last

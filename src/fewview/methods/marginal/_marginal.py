@@ -18,13 +18,13 @@ from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, gather_options
 from fewview.engine._registry import register
 from fewview.engine._state import Prepared, State, Tags
-from fewview.episodes._pretended import enough_classes
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewWarning
 from fewview.ground._memory import LRUCache, cached
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._model import predictive_scores
+from fewview.methods.marginal._outside import DIRECTIONS, learn_profile
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._reasons import explain_queries
 from fewview.methods.marginal._rounds import (
@@ -39,7 +39,6 @@ from fewview.methods.marginal._settings import (
     Settings,
     SettingsChoice,
     choose_settings,
-    natural_scaling,
 )
 from fewview.methods.marginal._unlabelled import gaussians_alone
 from fewview.numerics._batch import EpisodeBatch
@@ -53,7 +52,7 @@ STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 # to 9 base classes want larger ones than three with 30 to 80; between nothing was measured. By
 # whether there are many classes; None where that is not known.
 MANY_CLASSES = 20
-TOGETHER = {None: 0.5, False: 0.7, True: 0.3}
+TOGETHER = {None: 0.5, False: 0.5, True: 0.3}
 ALONE = {None: 0.5, False: 0.7, True: 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary.
 COMPONENTS_ALONE = 64
@@ -98,7 +97,10 @@ class Marginal(Method):
     Prince and Elder 2007) in its two-covariance form. A sample without some views contributes the
     marginal of its Gaussian over the views it has, exactly (Ghahramani and Jordan 1993). Queries
     are used together, in rounds of expectation maximisation, in the spirit of BAVARDAGE (Hu et al.
-    2023), their class masses pulled towards equal ones as far as `balance` says.
+    2023). Two explanations of them are weighed task by task by their evidence: equally many queries
+    of every class, and shares that are learnt with the rest. What tells new classes apart may lie
+    outside the principal components of the base classes (new words): there the rows of a task have
+    directions of their own, and base classes that play new ones tell how much of those to believe.
 
     Without base classes the covariances come from unlabelled rows (`fit_base` with samples that
     have no labels) and the supports.
@@ -113,9 +115,9 @@ class Marginal(Method):
     there, and the predictive score would count it twice; the predictive one sets where they start.
 
     Args:
-        scaling: of views before their principal components. `"auto"` is `standard+unit` under
-            stated settings; automatic ones take square roots first where no view has negative
-            entries, and may choose another.
+        scaling: of views before their principal components. `"auto"` is `natural`: by what the
+            entries of a view are (counts of words, histograms, signed measurements), see
+            `fit_scaling`; automatic settings may choose another.
         components: most principal components of a view.
         shrinkage: of the covariance within classes towards its diagonal (an eighth of it towards
             a sphere) in the principal components of every view, 0 to 1.
@@ -123,9 +125,11 @@ class Marginal(Method):
         prior_detail: 0 to 1. What is assumed is that class means differ in every component as
             samples do (0) or as those of base classes do, as far as their number lets one tell
             (1); across components they go together as samples do.
-        temperature: factor of scores inside the rounds; for queries alone, of their scores.
+        temperature: power of the likelihood of queries in the rounds, so that a query counts for
+            less than a support; for queries alone, factor of their scores.
         anneal: share of `temperature` that the first round starts with.
-        balance: 0 (class masses of queries are free) to 1 (equal), or `"auto"`.
+        balance: 0 (classes are equally likely, their masses free) to 1 (equal masses), the same in
+            all tasks; `"auto"` weighs equal against learnt shares in every task.
         calibration: factor of the final scores.
         scoring: `"predictive"` or `"variational"`. `score=` is understood too.
         transductive: whether queries are used together; False classifies each one alone.
@@ -141,9 +145,9 @@ class Marginal(Method):
         settings: `"auto"` chooses what is None or `"auto"` (a prior that is given
             keeps its detail, a temperature its annealing) on tasks drawn from base classes alone,
             for the way, shot and missing views of the task; it needs 2 x way + 2 base classes and
-            else warns and takes the stated values. `"default"`
-            takes the stated values: 128 components, shrinkage 0.4, prior 0.65 with detail 0.5,
-            temperature 0.5, anneal 0.2, balance 0.5, calibration 0.7 (0.3 with 20 base classes or
+            else warns and takes the stated values; it takes seconds to a minute and gains little.
+            `"default"` takes the stated values: 128 components, shrinkage 0.4, prior 0.65 with
+            detail 0.5, temperature 0.5, anneal 0.2, calibration 0.5 (0.3 with 20 base classes or
             more; for queries alone 0.7 and 0.4), which were the best or near it on base classes of
             six data sets.
 
@@ -170,9 +174,9 @@ class Marginal(Method):
     n_iter: int = 10
     rank: int | None = 128
     structure: str = "full"
-    settings: str = "auto"
+    settings: str = "default"
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
 
@@ -186,10 +190,16 @@ class Marginal(Method):
         return Tags(
             transductive=True,
             handles_missing=True,
-            assumes_balance=self.resolved().balance if self.transductive else 0.0,
+            assumes_balance=self._pull if self.transductive else 0.0,
             iterative=True,
-            prepare_depends_on=("way", "shot", "queries", "missing") if chosen else (),
+            prepare_depends_on=("way", "shot", "queries", "missing") if chosen else ("way",),
         )
+
+    @property
+    def _pull(self) -> float:
+        """Towards equal shares of classes; weighed task by task it is between none and all."""
+        balance = self.resolved().balance
+        return 0.5 if balance is None else balance
 
     def validate(self) -> None:
         """Check hyper-parameters."""
@@ -201,7 +211,7 @@ class Marginal(Method):
         check_numbers(
             self,
             positive=("temperature", "calibration"),
-            shares=shares if self.balance == "auto" else (*shares, "balance"),
+            shares=shares if self.balance in ("auto", None) else (*shares, "balance"),
             whole={"components": 1, "rank": 1, "n_iter": 0},
         )
 
@@ -278,7 +288,8 @@ class Marginal(Method):
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances, with the settings as far as they are given."""
         projection = fit_projection(base, self.resolved().components)
-        return self.prepare_statistics(MarginalStatistics(projection).update(base), task, seed)
+        statistics = MarginalStatistics(projection).update(base)
+        return self.prepare_statistics(statistics, task, seed, base)
 
     def start_statistics(self, sample: MultiViewData) -> MarginalStatistics:
         """Empty statistics in the principal axes of a sample, for a base set in parts."""
@@ -297,23 +308,20 @@ class Marginal(Method):
         """The given scaling, or the stated one."""
         return self.resolved().scaling
 
-    def scaling_for(self, sample: MultiViewData) -> str:
-        """The scaling of a base set in parts: what automatic settings begin with, or the given.
-
-        Where even two classes could not be chosen for, it is the stated one.
-        """
-        automatic = self.settings != "default" and self.scaling == "auto"
-        if automatic and enough_classes(len(sample.classes), 2):
-            return natural_scaling(sample)
-        return self.row_scaling
-
     def prepare_statistics(
-        self, statistics: MarginalStatistics, task: TaskSpec, seed: int
+        self,
+        statistics: MarginalStatistics,
+        task: TaskSpec,
+        seed: int,
+        sample: MultiViewData | None = None,
     ) -> MarginalState:
         """The model from sums; settings are those that `chosen_for` chose, given or stated."""
-        settings = self.resolved(len(statistics.labels))
+        settings, projection = self.resolved(len(statistics.labels)), statistics.projection
         model = restructured(statistics.moments(), settings, self.structure)
-        return MarginalState(statistics.projection, model, settings)
+        profile = None
+        if sample is not None and self.transductive:
+            profile = learn_profile(sample, projection, task.way, settings.components, seed)
+        return MarginalState(projection, model, settings, profile)
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
@@ -354,6 +362,7 @@ class Marginal(Method):
         shared = possible < 1024  # the same few patterns in every task
         floats = 2 * samples * (sum(dims) + 2 * sum(kept) + way * rank) + 6 * way * rank**2
         floats += way * patterns + (0 if shared else 2 * patterns * rank**2)
+        floats += 2 * samples**2 + 8 * samples * DIRECTIONS * len(dims)  # outside the components
         return floats * self.torch_dtype.itemsize
 
     # ------------------------------------------------------------------ reasons
@@ -390,6 +399,7 @@ class Marginal(Method):
             return ""
         settings = vars(cast(MarginalState, state).settings)
         left = sorted(settings.keys() - self.fixed().keys())
+        left = [name for name in left if settings[name] is not None]
         texts = (f"{settings[name]:.3g}" if name != "scaling" else settings[name] for name in left)
         return ",".join(f"{name}={text}" for name, text in zip(left, texts, strict=True))
 

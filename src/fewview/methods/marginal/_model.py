@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from fewview.methods.marginal._inverse import inverse
+from fewview.methods.marginal._outside import Outside
 
 # Elements of the largest tensor made at once while queries are scored.
 CHUNK = 1 << 21
@@ -100,11 +101,13 @@ class Evidence:
     query: Tensor  # g of queries, [T, N_Q, k]
     support_pattern: Tensor  # int64 [T, N_S], positions in `information`
     query_pattern: Tensor  # int64 [T, N_Q]
+    outside: Outside | None = None  # what directions of the tasks themselves say
 
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks."""
         names = ("support", "query", "support_pattern", "query_pattern")
-        return replace(self, **{name: getattr(self, name)[key] for name in names})
+        outside = None if self.outside is None else self.outside.tasks(key)
+        return replace(self, outside=outside, **{name: getattr(self, name)[key] for name in names})
 
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
@@ -193,8 +196,14 @@ def gather_evidence(
         rows = order[start:end]
         evidence[rows] = flat[rows][:, columns] @ gain
     evidence, pattern = evidence.reshape(*mask.shape[:2], -1), pattern.reshape(mask.shape[:2])
-    parts = (part.tensor_split([support.shape[1]], dim=1) for part in (evidence, pattern))
-    return Evidence(information, *chain.from_iterable(parts))
+    n_support = support.shape[1]
+    return Evidence(
+        information,
+        support=evidence[:, :n_support],
+        query=evidence[:, n_support:],
+        support_pattern=pattern[:, :n_support],
+        query_pattern=pattern[:, n_support:],
+    )
 
 
 def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,16 +237,21 @@ def posterior(
     return Posterior(precision, shift)
 
 
-def variational_scores(evidence: Evidence, belief: Posterior) -> Tensor:
-    """-1/2 [(x - m)' K (x - m) + tr(K C)] without what is the same for all classes: [T, N_Q, C]."""
-    second = inverse(belief.precision.flatten(0, 1)).reshape(belief.precision.shape)
+def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, Tensor]:
+    """-1/2 [(x - m)' K (x - m) + tr(K C)] without what is the same for all classes: [T, N_Q, C].
+
+    Also the log normalisers Z of the beliefs, [T, C].
+    """
+    second, log_size = inverse(belief.precision.flatten(0, 1))
+    second = second.reshape(belief.precision.shape)
     mean = (second @ belief.shift[..., None])[..., 0]
+    normaliser = ((mean * belief.shift).sum(-1) - log_size.reshape(mean.shape[:2])) / 2
     flat = mean.flatten(0, 1)
     moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
     spread = moments.flatten(1) @ evidence.information.flatten(1).T  # [TC, P]
     spread = spread.reshape(*mean.shape[:2], -1).transpose(1, 2)  # [T, P, C]
     index = evidence.query_pattern[..., None].expand(-1, -1, mean.shape[1])
-    return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2
+    return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2, normaliser
 
 
 def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:

@@ -5,10 +5,12 @@ The mathematics of one score is in `_model.py`; here is the order in which score
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from fewview.engine._state import State
 from fewview.methods.marginal._covariances import Moments
@@ -22,6 +24,7 @@ from fewview.methods.marginal._model import (
     predictive_scores,
     variational_scores,
 )
+from fewview.methods.marginal._outside import Profile, find_outside
 from fewview.methods.marginal._projection import Projection
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import EpisodeBatch
@@ -34,6 +37,13 @@ RISE = 0.3
 SETTLED = 0.1
 # Error of class masses (of their logarithms) that is good enough before the last round.
 LOOSE = 1e-3
+# Two explanations of the queries are weighed in every task: class masses pulled this hard towards
+# equal ones, and shares learnt from the queries, with so many more queries in every class. The
+# second counts sigmoid(EVIDENCE (log evidence ratio - DOUBT)). Chosen on novel classes of five
+# development sets (docs/marginal.md).
+EVEN = 0.9
+PSEUDO = 2.0
+EVIDENCE, DOUBT = 0.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -44,11 +54,13 @@ class MarginalState(State):
         projection: preprocessing of every view.
         model: mean and covariances.
         settings: with which queries are scored.
+        profile: of directions outside the projection; None where there are none to be used.
     """
 
     projection: Projection
     model: Gaussians
     settings: Settings
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True)
@@ -99,42 +111,103 @@ def score_alone(
 ) -> tuple[Evidence, Tensor, Tensor]:
     """What the samples say, supports' weights, and the scores of every query by itself."""
     evidence, members = evidence_of(batch, state, rule, kept), batch.one_hot()
+    if state.profile is not None and rule.structure == "full" and together(batch.n_query, rule):
+        # These come from all rows of the task, so they take part in the rounds only.
+        outside = find_outside(batch, state.projection, state.profile)
+        evidence = replace(evidence, outside=outside)
     if rule.scoring == "predictive":
         return evidence, members, predictive_scores(evidence, members)
-    return evidence, members, variational_scores(evidence, posterior(evidence, members))
+    return evidence, members, variational_scores(evidence, posterior(evidence, members))[0]
+
+
+def together(n_query: int, rule: Rule) -> bool:
+    """Whether queries are used together: where that is wanted and possible."""
+    return rule.transductive and n_query > 1 and rule.n_iter > 0
 
 
 def score_together(
     evidence: Evidence, members: Tensor, scores: Tensor, settings: Settings, rule: Rule
 ) -> Tensor:
     """Use the queries together where that is wanted and possible; calibrate."""
-    if not rule.transductive or scores.shape[1] == 1 or rule.n_iter == 0:
+    if not together(scores.shape[1], rule):
         return settings.calibration * scores
-    scores = _rounds(evidence, members, scores, settings, rule.n_iter)
-    log_r, _ = balanced_softmax(settings.temperature * scores, settings.balance)
-    return settings.calibration * log_r
+    if evidence.outside is not None:
+        scores = scores + evidence.outside.predictive(members)
+    given = (evidence, members, scores, settings, rule.n_iter)
+    if settings.balance is not None:
+        return settings.calibration * _rounds(*given, settings.balance)[0]
+    even, bound_even = _rounds(*given, EVEN)
+    learnt, bound_learnt = _rounds(*given, None)
+    odds = EVIDENCE * (bound_learnt - bound_even - DOUBT)[:, None, None]
+    mixed = torch.logaddexp(even + logsigmoid(-odds), learnt + logsigmoid(odds))
+    return settings.calibration * mixed
 
 
 def _rounds(
-    evidence: Evidence, members: Tensor, scores: Tensor, settings: Settings, n_iter: int
-) -> Tensor:
-    """Rounds of expectation maximisation; a task stops when its queries have settled."""
-    out = scores.clone()
-    open_tasks = torch.arange(len(out), device=out.device)
-    before, potentials = torch.zeros_like(scores), scores.new_zeros(len(out), out.shape[2])
+    evidence: Evidence,
+    members: Tensor,
+    scores: Tensor,
+    settings: Settings,
+    n_iter: int,
+    balance: float | None,
+) -> tuple[Tensor, Tensor]:
+    """Rounds of expectation maximisation; a task stops when its queries have settled.
+
+    The likelihood of queries is raised to the power `temperature`, in what they say about class
+    means as in what class means say about them: they are not as sure as the model makes them.
+    Class masses are pulled to equal ones as far as `balance` says; with None the shares of classes
+    are learnt with the rest.
+
+    Returns:
+        log_r: log-probabilities of classes, [T, N_Q, C].
+        bound: lower bound of the log evidence, up to what no choice here changes, [T].
+    """
+    n_tasks, n_query, way = scores.shape
+    out, bound = scores.clone(), scores.new_zeros(n_tasks)
+    open_tasks = torch.arange(n_tasks, device=out.device)
+    before, potentials = torch.zeros_like(scores), scores.new_zeros(n_tasks, way)
+    ends = potentials.clone()
     for index in range(n_iter):
         done = min(1.0, index / (RISE * n_iter))
         factor = settings.temperature * (settings.anneal + (1 - settings.anneal) * done)
-        log_r, potentials = balanced_softmax(
-            factor * scores, settings.balance, start=potentials, tol=LOOSE
-        )
+        log_r, potentials = assign(factor * scores, balance, potentials, LOOSE)
         r = log_r.exp()
         moving = (r - before).abs().amax((1, 2)) > SETTLED
         if done == 1.0 and not bool(moving.all()):
-            open_tasks, r, potentials = open_tasks[moving], r[moving], potentials[moving]
+            open_tasks, r, log_r = open_tasks[moving], r[moving], log_r[moving]
             evidence, members = evidence.tasks(moving), members[moving]
+            potentials = potentials[moving]
             if not len(open_tasks):
                 break
-        scores = variational_scores(evidence, posterior(evidence, members, r))
-        out[open_tasks], before = scores, r
-    return out
+        weights = settings.temperature * r
+        scores, normaliser = variational_scores(evidence, posterior(evidence, members, weights))
+        if evidence.outside is not None:
+            more, rest = evidence.outside.variational(members, weights)
+            scores, normaliser = scores + more, normaliser + rest
+        masses = r.sum(1)
+        prior = -n_query * math.log(way) if balance is not None else log_dirichlet(masses)
+        out[open_tasks], before, ends[open_tasks] = scores, r, potentials
+        bound[open_tasks] = normaliser.sum(-1) - (r * log_r).sum((1, 2)) + prior
+    return assign(settings.temperature * out, balance, ends)[0], bound
+
+
+def assign(
+    logits: Tensor, balance: float | None, potentials: Tensor, tol: float = 1e-5
+) -> tuple[Tensor, Tensor]:
+    """Log-responsibilities, and what is to be given next time.
+
+    With a balance these are potentials; without, log shares of classes, the queries' masses with
+    `PSEUDO` more in each.
+    """
+    if balance is not None:
+        return balanced_softmax(logits, balance, start=potentials, tol=tol)
+    log_r = torch.log_softmax(logits + potentials[:, None], dim=-1)
+    masses = log_r.exp().sum(1) + PSEUDO
+    return log_r, (masses / masses.sum(1, keepdim=True)).log()
+
+
+def log_dirichlet(masses: Tensor) -> Tensor:
+    """Log-probability of labels with these masses [T, C] where all shares are as likely."""
+    way = masses.shape[1]
+    total = torch.lgamma(masses.sum(1) + way)
+    return torch.lgamma(masses + 1).sum(1) - total + math.lgamma(way)

@@ -25,11 +25,10 @@ from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
 
 # Tried one after the other, the present value always among them; a value may change several
-# settings. The last two are about queries that are used together. What is here helps on base
+# settings. The last is about queries that are used together. What is here helps on base
 # classes of some of six data sets (benchmarks/marginal_settings.py); what helps on none is not.
-ROOTED = "root+standard+unit"
 GRID: tuple[tuple[dict[str, Any], ...], ...] = (
-    ({"scaling": ROOTED}, {"scaling": "standard+unit"}, {"scaling": "standard"}),
+    ({"scaling": "natural"}, {"scaling": "standard+unit"}, {"scaling": "standard"}),
     ({"components": 128}, {"components": 64}, {"components": 32}),
     ({"shrinkage": 0.4}, {"shrinkage": 0.2}, {"shrinkage": 0.7}),
     (
@@ -44,9 +43,8 @@ GRID: tuple[tuple[dict[str, Any], ...], ...] = (
         {"temperature": 1.0, "anneal": 0.2},
         {"temperature": 1.0, "anneal": 0.7},
     ),
-    ({"balance": 0.5}, {"balance": 0.25}, {"balance": 0.0}, {"balance": 0.75}),
 )
-TOGETHER = {"temperature", "anneal", "balance"}
+TOGETHER = {"temperature", "anneal"}
 # Settings of the model are tried where pretended base classes are at least so large a share of
 # the real ones: with clearly fewer of them, fewer components and more shrinkage look better than
 # they are.
@@ -72,14 +70,14 @@ class Settings:
     The values here are the stated defaults, but for calibration, see `Marginal.resolved`.
     """
 
-    scaling: str = "standard+unit"  # of every view, before its principal components
+    scaling: str = "natural"  # of every view, before its principal components
     components: int = 128  # most principal components of a view
     shrinkage: float = 0.4  # of the covariance within classes towards its diagonal in every view
     prior: float = 0.65  # share of what is assumed beforehand in the covariance of class means
     prior_detail: float = 0.5  # whether that is like samples (0) or like base classes (1)
     temperature: float = 0.5  # factor of scores inside the rounds
     anneal: float = 0.2  # share of `temperature` that the first round starts with
-    balance: float = 0.5  # from 0 (class masses free) to 1 (equal)
+    balance: float | None = None  # 0 (class masses free) to 1 (equal); None: by evidence
     calibration: float = 1.0  # factor of the final scores
 
 
@@ -108,7 +106,6 @@ def choose_settings(
 ) -> SettingsChoice:
     """Choose settings one at a time by mean accuracy on pretended tasks.
 
-    It begins with square roots of features where no view has negative ones, see `natural_scaling`.
     A value replaces the present one where it is clearly better over several divisions of the base
     classes: with a few dozen tasks smaller differences are chance. Calibration comes last, by the
     Brier score on the balanced tasks. The base set is not scaled; settings that are `fixed` stay as
@@ -121,8 +118,6 @@ def choose_settings(
         kept = "" if start.scaling == Settings.scaling else f" (scaling {start.scaling} as given)"
         reason = f"settings are the defaults{kept}, not chosen: {error}"
         return SettingsChoice(settings, float("nan"), reason, perf_counter() - began)
-    if "scaling" not in fixed:
-        settings = replace(settings, scaling=natural_scaling(base))
     best = _accuracy(settings, parts, score)
     tried = 1
     possible = min(len(base.classes), MOST_BASE_CLASSES)
@@ -147,17 +142,6 @@ def choose_settings(
         f"classes, {tried} settings tried"
     )
     return SettingsChoice(settings, float(best.mean()), reason, perf_counter() - began)
-
-
-def natural_scaling(data: MultiViewData) -> str:
-    """The scaling that automatic settings begin with.
-
-    Counts, histograms and activations have no negative entries, and long tails that square roots
-    shorten. On base classes that helped wherever all views are of this kind (docs/marginal.md);
-    a mixture of views with and without roots did not.
-    """
-    negative = any(bool((block < 0).any()) for block in data.views.values())
-    return Settings.scaling if negative else ROOTED
 
 
 def _gain(

@@ -243,7 +243,11 @@ class UGDA(Method):
         return ClassStatistics(sample.view_dims)
 
     def prepare_statistics(
-        self, statistics: ClassStatistics, task: TaskSpec, seed: int
+        self,
+        statistics: ClassStatistics,
+        task: TaskSpec,
+        seed: int,
+        sample: MultiViewData | None = None,
     ) -> BaseStatistics:
         """Stack the statistics of base classes."""
         state = stack_statistics(statistics)

@@ -1,0 +1,263 @@
+"""Marginal beyond base classes: directions of the task itself, shares of classes by evidence."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
+
+from fewview import EpisodeSampler, Marginal, MultiViewData, TaskSpec
+from fewview.methods.marginal._model import Gaussians, gather_evidence
+from fewview.methods.marginal._outside import (
+    Outside,
+    Profile,
+    find_outside,
+    learn_profile,
+    principal_rows,
+    shares_of,
+)
+from fewview.methods.marginal._projection import Projection, fit_projection
+from fewview.methods.marginal._rounds import _rounds, log_dirichlet
+from fewview.methods.marginal._settings import Settings
+from fewview.numerics._batch import ViewTensors
+
+WIDTH = 40
+
+
+def text(n_classes: int, each: int, first: int = 0, seed: int = 0) -> MultiViewData:
+    """Word counts where every class has eight words of its own among rare common ones."""
+    rng = np.random.default_rng([seed, first])
+    rates = np.full((n_classes, 400), 0.03)
+    for code in range(n_classes):
+        start = 8 * (first + code)
+        rates[code, start : start + 8] = 0.7
+    codes = np.repeat(np.arange(n_classes), each)
+    views = {view: rng.poisson(rates[codes]).astype(np.float32) for view in ("title", "body")}
+    for block in views.values():
+        block[:, -1] = 1  # no row without a word
+    return MultiViewData(views, labels=codes + first)
+
+
+def drawn(data: MultiViewData, task: TaskSpec, n: int = 6, dtype: Any = torch.float64) -> Any:
+    episodes = EpisodeSampler(data, task).draw(0, n)
+    return ViewTensors.of(data, dtype=dtype).gather(episodes)
+
+
+def accuracy(method: Marginal, base: MultiViewData, novel: MultiViewData, task: TaskSpec) -> float:
+    episodes = EpisodeSampler(novel, task).draw(0, 40)
+    scores = method.score_episodes(novel, episodes, method.prepare_base(base, task))
+    return float((scores.argmax(-1).numpy() == episodes.query_labels).mean())
+
+
+# ---------------------------------------------------------------------------- directions
+
+
+def test_rows_along_the_directions_of_what_is_left_over() -> None:
+    rng = np.random.default_rng(0)
+    scale = np.geomspace(3, 0.1, WIDTH)
+    make = lambda n: rng.normal(size=(n, WIDTH)) * scale  # noqa: E731
+    base = MultiViewData({"a": make(60)})
+    novel = MultiViewData({"a": make(30)}, labels=np.repeat([0, 1, 2], 10))
+    projection = fit_projection(base, 5)
+    batch = drawn(novel, TaskSpec(way=3, shot=2, queries=7))
+    rows, seen, variance = principal_rows(batch, 0, projection)
+    assert seen.all()
+    axes = projection.axes[0].numpy()
+    factor = np.linalg.norm(axes[:, 0])
+    for task in range(len(rows)):
+        whole = np.concatenate([batch.support[0][task], batch.query[0][task]])
+        whole = (whole - whole.mean(0)) * factor
+        unit = axes / factor
+        rest = whole - whole @ unit @ unit.T
+        expected = np.linalg.svd(rest, compute_uv=False)[: rows.shape[-1]]
+        found = rows[task].norm(dim=0).numpy()
+        # The leading directions have settled; the last ones of a subspace have not.
+        np.testing.assert_allclose(found[:10], expected[:10], rtol=0.05)
+        np.testing.assert_allclose(variance[task], found**2 / len(whole), rtol=1e-9)
+        np.testing.assert_allclose(
+            rows[task][:, :3] @ rows[task][:, :3].mT,
+            rest @ np.linalg.svd(rest)[2][:3].T @ np.linalg.svd(rest)[2][:3] @ rest.T,
+            atol=0.05 * expected[0] ** 2,
+        )
+
+
+def test_shares_by_analysis_of_variance() -> None:
+    """Class means two apart with unit noise along one direction, by hand: within 1, between 4."""
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=400)
+    centres *= 2 / centres.std()
+    values = np.zeros((4000, 3))
+    values[:, 1] = np.repeat(centres, 10) + rng.normal(size=4000)
+    data = MultiViewData({"a": values}, labels=np.repeat(np.arange(400), 10))
+    projection = Projection((torch.eye(3, 1, dtype=torch.float64),), (torch.zeros(1),))
+    batch = drawn(data, TaskSpec(way=40, shot=1, queries=9), 8)
+    within, between, rest = shares_of(batch, 0, projection)[:, 0].tolist()
+    assert rest == pytest.approx(1, abs=0.02)
+    assert between / within == pytest.approx(4, rel=0.15)
+    # All variance is within or between; means of 40 classes vary 39/40 as much.
+    assert within * (400 - 40) / 400 + between * 39 / 40 + within * 39 / 400 == pytest.approx(
+        1, abs=0.01
+    )
+
+
+def made_up(seed: int = 0) -> tuple[Outside, torch.Tensor]:
+    rng = np.random.default_rng(seed)
+    seen = torch.from_numpy((rng.random((1, 9, 6)) > 0.3).astype(float))
+    rows = torch.from_numpy(rng.normal(size=(1, 9, 6))) * seen
+    within, between = torch.from_numpy(rng.uniform(0.2, 2, (2, 1, 6)))
+    outside = Outside(rows[:, :4], rows[:, 4:], seen[:, :4], seen[:, 4:], within, between)
+    return outside, torch.nn.functional.one_hot(torch.tensor([[0, 0, 1, 2]])).double()
+
+
+def test_outside_scores_are_gaussian_densities() -> None:
+    outside, members = made_up()
+    found = outside.predictive(members)[0].numpy()
+    expected = np.zeros_like(found)
+    for query, label, j in product(range(5), range(3), range(6)):
+        if not outside.query_seen[0, query, j]:
+            continue
+        s, b = float(outside.within[0, j]), float(outside.between[0, j])
+        own = members[0, :, label].bool() & outside.support_seen[0, :, j].bool()
+        x = outside.support[0, own, j].numpy()
+        # Of a Gaussian over supports and query, the query given the supports, by densities.
+        size = len(x) + 1
+        joint = multivariate_normal(np.zeros(size), s * np.eye(size) + b)
+        value = joint.logpdf(np.append(x, float(outside.query[0, query, j])))
+        if len(x):
+            value -= multivariate_normal(np.zeros(len(x)), s * np.eye(len(x)) + b).logpdf(x)
+        value -= norm(0, np.sqrt(s + b)).logpdf(float(outside.query[0, query, j]))
+        expected[query, label] += value
+    np.testing.assert_allclose(
+        found - found.mean(1, keepdims=True), expected - expected.mean(1, keepdims=True), atol=1e-9
+    )
+
+
+def test_profile_between_sizes_and_for_other_ways() -> None:
+    shares = torch.linspace(0, 1, 8, dtype=torch.float64).repeat(2, 1, 1)
+    shares[1] += 1
+    profile = Profile((0,), 3, torch.tensor([2.0, 8.0], dtype=torch.float64).log(), shares, shares)
+    found, _ = profile.at(0, torch.tensor([1.0, 2.0, 4.0, 8.0, 99.0]), 3)
+    assert found[:, 0].tolist() == pytest.approx([0, 0, 0.5, 1, 1], abs=1e-6)
+    # Five classes differ along twice as many directions as three.
+    wider, _ = profile.at(0, torch.tensor([2.0]), 5)
+    assert wider[0, [0, 2, 4]].tolist() == pytest.approx(found[1, [0, 1, 2]].tolist())
+
+
+def test_narrow_views_have_no_outside() -> None:
+    rng = np.random.default_rng(0)
+    data = MultiViewData({"a": rng.normal(size=(80, 5))}, labels=np.repeat(np.arange(8), 10))
+    assert learn_profile(data, fit_projection(data, 64), 3, 64, 0) is None
+    assert Marginal().prepare_base(data, TaskSpec(way=3)).state.profile is None
+
+
+def test_noise_outside_is_left_alone() -> None:
+    """Where the rest does not tell classes apart, directions get next to no share between them."""
+    rng = np.random.default_rng(0)
+    data = MultiViewData({"a": rng.normal(size=(400, 60))}, labels=np.repeat(np.arange(10), 40))
+    profile = learn_profile(data, fit_projection(data, 20), 3, 20, 0)
+    assert profile is None or float(profile.between[-1].max()) < 0.1
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.4])
+def test_new_words_tell_new_classes_apart(eta: float) -> None:
+    base, novel = text(4, 30), text(3, 40, first=10)
+    task = TaskSpec(way=3, shot=1, queries=20, eta=eta)
+    found = accuracy(Marginal(components=16), base, novel, task)
+    without = accuracy(Marginal(components=16, structure="no cross-view"), base, novel, task)
+    assert found > 0.85
+    assert found > without + 0.15
+
+
+def test_directions_do_not_depend_on_the_order_of_rows() -> None:
+    base, novel = text(4, 30), text(3, 20, first=10)
+    clf = Marginal(components=16, dtype="float64").fit_base(base, task=TaskSpec(way=3))
+    clf.fit(novel[[0, 20, 40]])
+    queries = np.setdiff1d(np.arange(60), [0, 20, 40])
+    order = np.random.default_rng(0).permutation(len(queries))
+    whole = clf.predict_proba(novel[queries])
+    np.testing.assert_allclose(clf.predict_proba(novel[queries[order]]), whole[order], atol=1e-6)
+
+
+def test_missing_views_have_no_place_outside() -> None:
+    base, novel = text(4, 30), text(3, 20, first=10)
+    projection = fit_projection(base, 16)
+    profile = learn_profile(base, projection, 3, 16, 0)
+    assert profile is not None
+    batch = drawn(novel, TaskSpec(way=3, queries=10, eta=0.4))
+    outside = find_outside(batch, projection, profile)
+    half = outside.query.shape[-1] // 2
+    for view, part in enumerate((slice(half), slice(half, None))):
+        gone = ~batch.query_mask[..., view]
+        assert (outside.query[gone][:, part] == 0).all()
+        assert (outside.query_seen[gone][:, part] == 0).all()
+
+
+# ---------------------------------------------------------------------------- shares of classes
+
+
+@pytest.mark.parametrize("balance", [0.9, None])
+def test_bound_is_below_the_evidence(balance: float | None) -> None:
+    """All labellings of five queries, one after the other, give the evidence exactly."""
+    rng = np.random.default_rng(3)
+    within, between = np.eye(3) * 0.5, np.diag([2.0, 1.0, 0.5])
+    model = Gaussians(
+        torch.zeros(3, dtype=torch.float64), torch.tensor(within), torch.tensor(between), (3,)
+    )
+    support, query = rng.normal(size=(1, 2, 3)), rng.normal(size=(1, 5, 3)) * 1.5
+    masks = [torch.ones(1, n, 1, dtype=torch.bool) for n in (2, 5)]
+    evidence = gather_evidence(model, torch.tensor(support), torch.tensor(query), *masks)
+    members = torch.eye(2, dtype=torch.float64)[None]
+
+    def log_fit(rows: Any) -> float:  # of one class, against noise around zero alone
+        n = len(rows)
+        cov = np.kron(np.eye(n), within) + np.kron(np.ones((n, n)), between)
+        alone = np.kron(np.eye(n), within)
+        flat = np.concatenate(rows)
+        zero = np.zeros(len(flat))
+        return float(multivariate_normal(zero, cov).logpdf(flat) -
+                     multivariate_normal(zero, alone).logpdf(flat))  # fmt: skip
+
+    terms = []
+    for labels in product(range(2), repeat=5):
+        masses = torch.tensor([[labels.count(0), labels.count(1)]], dtype=torch.float64)
+        prior = -5 * np.log(2) if balance is not None else float(log_dirichlet(masses))
+        fits = (
+            log_fit([support[0, c], *(query[0, i] for i in range(5) if labels[i] == c)])
+            for c in range(2)
+        )
+        terms.append(prior + sum(fits))
+    start = torch.zeros(1, 5, 2, dtype=torch.float64)
+    settings = Settings(temperature=1.0, anneal=1.0)
+    bound = float(_rounds(evidence, members, start, settings, 20, balance)[1])
+    assert bound < logsumexp(terms) + 1e-9
+    assert bound > logsumexp(terms) - 3
+
+
+def test_log_dirichlet_adds_up_to_one() -> None:
+    masses = torch.tensor([[a, b, 4 - a - b] for a in range(5) for b in range(5 - a)])
+    ways = torch.lgamma(torch.tensor(5.0)) - torch.lgamma(masses + 1.0).sum(1)
+    assert float((log_dirichlet(masses.double()) + ways).exp().sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("counts", ["balanced", "dirichlet:1", "dominant:0.8"])
+def test_queries_together_are_no_worse_than_alone(counts: str) -> None:
+    rng = np.random.default_rng(5)
+    labels = np.repeat(np.arange(14), 40)
+    hidden = rng.normal(size=(14, 6))[labels] * 1.6 + rng.normal(size=(len(labels), 6))
+    views = {
+        name: hidden @ rng.normal(size=(6, 9)) + 0.3 * rng.normal(size=(len(labels), 9))
+        for name in ("a", "b")
+    }
+    data = MultiViewData(views, labels)
+    base, novel = data[labels < 9], data[labels >= 9]
+    task = TaskSpec(way=3, shot=1, queries=12, eta=0.2, query_counts=counts)
+    together = accuracy(Marginal(), base, novel, task)
+    alone = accuracy(Marginal(transductive=False), base, novel, task)
+    assert together > alone - 0.01
+    if counts == "dominant:0.8":
+        assert together > accuracy(Marginal(balance=1.0), base, novel, task) + 0.1
