@@ -263,8 +263,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "two cell arrays": ({"a": cells(WIDE), "b": cells(WIDE)}, r"several cell arrays \(a, b\)"),
     "nothing": ({"note": "hello"}, "no cell array X and no matrix; it has note"),
     "infinity": ({"X": cells(WIDE + np.inf)}, "view 'view0': row 0, column"),
-    "partly NaN": (
-        {"X": cells(np.array([[1.0, np.nan]]))}, "view 'view0': row 0 partly NaN"),
 }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def advise(
     seed: Annotated[int, typer.Option(help="Another seed gives other tasks.")] = 0,
     jobs: Jobs = 1,
     data_dir: DataDir = None,
-    partial_rows: PartialRows = "error",
+    partial_rows: PartialRows = "keep",
 ) -> None:
     """Try all methods and plain scikit-learn classifiers on your own data, and recommend one.
 

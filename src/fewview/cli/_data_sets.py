@@ -122,7 +122,7 @@ def info(
 def show(
     file: Annotated[str, typer.Argument(help=FILE)],
     labels: Labels = None,
-    partial_rows: PartialRows = "error",
+    partial_rows: PartialRows = "keep",
 ) -> None:
     """Show what a file or folder holds: samples, views, classes, which views are missing."""
     from fewview.datasets._catalogue import names
@@ -146,7 +146,7 @@ def convert(
         str | None, typer.Option(help="For a folder: csv, parquet or npy.", show_default=False)
     ] = None,
     labels: Labels = None,
-    partial_rows: PartialRows = "error",
+    partial_rows: PartialRows = "keep",
 ) -> None:
     """Convert between all file formats: .npz, .mat, .h5mu, .h5ad and folders of tables."""
     data = read_samples(source, partial_rows, labels)

@@ -55,8 +55,9 @@ Labels = Annotated[
 PartialRows = Annotated[
     str,
     typer.Option(
-        help="Rows that are partly NaN: 'error', 'drop_view' (the view counts as missing there) or "
-        "'mean' (fill with column means)."
+        help="Rows that are partly empty: 'keep' (a method fills the cells with what it learnt), "
+        "'drop_view' (the view counts as missing there), 'mean' (fill with means of this file) or "
+        "'error'."
     ),
 ]
 StoreFile = Annotated[

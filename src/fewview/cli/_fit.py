@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 
 def read_samples(
-    path: str, partial_rows: str = "error", labels: str | None = None
+    path: str,
+    partial_rows: str = "keep",
+    labels: str | None = None,
+    like: MultiViewData | None = None,
 ) -> MultiViewData:
-    """Read a file or folder of samples, format by extension."""
+    """Read a file or folder of samples, format by extension; columns as in `like`, if any."""
     from fewview.samples._data import MultiViewData
 
-    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
+    rule = cast("Rule", partial_rows)
+    return MultiViewData.read(path, partial_rows=rule, labels=labels, like=like)
 
 
 @shows(
@@ -60,7 +64,7 @@ def fit(
         typer.Option(help="Missing rate to expect. Default: the gaps of the base set, else 0.3."),
     ] = None,
     labels: Labels = None,
-    partial_rows: PartialRows = "error",
+    partial_rows: PartialRows = "keep",
     base_rows: Annotated[
         bool,
         typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),

@@ -71,7 +71,7 @@ def predict(
         ),
     ] = False,
     labels: Labels = None,
-    partial_rows: PartialRows = "error",
+    partial_rows: PartialRows = "keep",
     device: Device = "cpu",
 ) -> None:
     """Classify samples and write labels with probabilities.
@@ -95,8 +95,10 @@ def predict(
             "--reject: a threshold for rejecting is set on base classes and there are none; give "
             "--model with what 'fewview fit' learnt from some"
         )
+    like = None if clf.base is None else clf.base.prepared.reference
+    samples = None
     if support is not None:
-        supports = read_samples(support, partial_rows, labels)
+        supports = read_samples(support, partial_rows, labels, like)
         if supports.labels is None:
             _refuse(
                 f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
@@ -104,10 +106,17 @@ def predict(
             )
         if clf.base is not None:
             _check_views(support, supports, clf.base.view_dims, "the model")
+        else:
+            samples = _read_queries(query, partial_rows, labels)
+            supports, samples = _read_alike(supports, samples)
         clf.fit(supports)
     elif not hasattr(clf, "support_"):
         _refuse("give --support: a few labelled samples of every class")
-    samples = _read_queries(query, partial_rows, labels)
+    if samples is None:
+        samples = _read_queries(query, partial_rows, labels, clf.prepared_.reference)
+    if samples.empty_cells:
+        source = "the supports" if clf.base is None else "the base set"
+        say(f"queries: {samples.empty_cells} empty cells, filled with means of {source}")
     _check_views(query, samples, clf.prepared_.reference.view_dims,
                  "the supports" if clf.base is None else "the model")  # fmt: skip
     rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
@@ -125,17 +134,38 @@ def predict(
     _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
 
 
-def _read_queries(path: str, partial_rows: str, labels: str | None) -> MultiViewData:
+def _read_alike(
+    supports: MultiViewData, queries: MultiViewData
+) -> tuple[MultiViewData, MultiViewData]:
+    """Without a base set, categories are learnt from supports and queries together."""
+    from fewview.samples._data import MultiViewData
+
+    if not supports.kinds and not queries.kinds:
+        return supports, queries
+    shared = [view for view in queries.view_names if view in supports.view_names]
+    if not shared:
+        return supports, queries
+    say("categories are learnt from supports and queries, since there is no base set")
+    both = [part.without_ids() for part in (supports, queries)]
+    learnt = MultiViewData.concat(both)[:0]
+    reference = learnt.select_views([v for v in learnt.view_names if v in supports.view_names])
+    keep = [view for view in queries.view_names if view not in reference.view_names]
+    return supports.like(reference), queries if keep else queries.like(reference)
+
+
+def _read_queries(
+    path: str, partial_rows: str, labels: str | None, like: MultiViewData | None = None
+) -> MultiViewData:
     from fewview.ground._errors import FewviewError
 
     if labels is None:
-        return read_samples(path, partial_rows)
+        return read_samples(path, partial_rows, like=like)
     try:
-        return read_samples(path, partial_rows, labels)
+        return read_samples(path, partial_rows, labels, like)
     except FewviewError as problem:
         # Labels of queries are optional, so that theirs may be missing where supports have them.
         # Anything else that is wrong with the file is found by reading it once more.
-        samples = read_samples(path, partial_rows).with_labels(None)
+        samples = read_samples(path, partial_rows, like=like).with_labels(None)
         say(f"queries are read without labels: {problem}")
         return samples
 

@@ -195,7 +195,7 @@ class Contract(Parameters, ABC):
     def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
         """Scale unlabelled samples, supports or both and learn from them what they tell."""
         scaling = fit_scaling(rows, self.row_scaling)
-        scaled = scaling.transform(rows, self.dtype)
+        scaled = scaling.transform(rows, self.dtype, self.tags.reads_empty_cells)
         state = self.prepare_alone(scaled, task, self.random_state)
         return Prepared(scaling, None, state.to(self.torch_device, self.torch_dtype), rows[:0])
 
@@ -214,7 +214,8 @@ class Contract(Parameters, ABC):
     def scaled(self, data: MultiViewData, prepared: Prepared, what: str = "data") -> ViewTensors:
         """Data (`what` in messages) in the base set's order of views, scaled, on the device."""
         device, dtype = self.torch_device, self.torch_dtype
-        rows = prepared.scaling.transform(data.like(prepared.reference, what), self.dtype)
+        known = data.like(prepared.reference, what)
+        rows = prepared.scaling.transform(known, self.dtype, self.tags.reads_empty_cells)
         return ViewTensors.of(rows, device, dtype)
 
     def batches(
@@ -347,7 +348,8 @@ def learn_base(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepare
     """Scale a base set and let a method learn from it; the same question is answered once."""
     start = perf_counter()
     labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
-    scaling, rows = scale_base(base, method.row_scaling, method.dtype)
+    keep = method.tags.reads_empty_cells
+    scaling, rows = scale_base(base, method.row_scaling, method.dtype, keep)
     state = method.prepare(rows, task, method.random_state)
     if not isinstance(state, State):
         raise TypeError(
@@ -365,19 +367,20 @@ def learn_base(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepare
 
 @cached(
     LRUCache(4),
-    key=lambda base, rule, dtype="float32": (base.fingerprint, rule, dtype),
+    key=lambda base, rule, dtype="float32", keep=False: (base.fingerprint, rule, dtype, keep),
     lock=Lock(),
 )
 def scale_base(
-    base: MultiViewData, rule: str, dtype: str = "float32"
+    base: MultiViewData, rule: str, dtype: str = "float32", keep_empty: bool = False
 ) -> tuple[ViewScaling, MultiViewData]:
     """Fit a scaling on a base set and apply it; shared by methods that use the same one."""
     scaling = fit_scaling(base, rule)
-    return scaling, scaling.transform(base, dtype)
+    return scaling, scaling.transform(base, dtype, keep_empty)
 
 
 def _kept_key(method: Contract, data: MultiViewData, prepared: Prepared) -> Hashable:
-    return id(data), id(prepared.scaling), method.dtype, str(method.torch_device)
+    keep = method.tags.reads_empty_cells
+    return id(data), id(prepared.scaling), method.dtype, str(method.torch_device), keep
 
 
 @cached(LRUCache(3), key=_kept_key, lock=Lock())
@@ -395,6 +398,8 @@ def _view_means(data: MultiViewData, dtype: torch.dtype, device: Any) -> tuple[T
     means = []
     for index, block in enumerate(data.views.values()):
         rows = block[data.mask[:, index]]
+        if np.isnan(rows).any():  # for a method that reads empty cells
+            rows = np.where(np.isnan(rows), np.nan_to_num(np.nanmean(rows, axis=0)), rows)
         mean = rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(block.shape[1])
         means.append(torch.as_tensor(mean, dtype=dtype, device=device))
     return tuple(means)

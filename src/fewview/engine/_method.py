@@ -236,14 +236,21 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
 
     def _supports(self, X: Any, y: Any) -> MultiViewData:
         support = labelled_data(
-            X,
-            y,
+            as_data(X, y, self._reference),
+            None,
             "support",
             f"{type(self).__name__} requires y to be passed, but the target y is None: supports "
             "have no labels; give y, or labels in the MultiViewData",
         )
         refuse_overlap(self._base_classes() or (), support.classes.tolist())
         return support
+
+    @property
+    def _reference(self) -> MultiViewData | None:
+        """Views, columns and categories of the base set; None without one."""
+        if isinstance(self.base, FittedBase):
+            return self.base.prepared.reference
+        return None if self.base is None else as_data(self.base)[:0]
 
     def _take(self: Self, support: MultiViewData, prepared: Prepared) -> Self:
         """Remember supports and what goes with them."""
@@ -306,7 +313,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "partial_fit first"
             )
         self._check_features(X)
-        return as_data(X).like(self.prepared_.reference, "query")
+        reference = self.prepared_.reference
+        return as_data(X, like=reference).like(reference, "query")
 
     def query_scores(self, X: Any) -> Tensor:
         """Scores of queries for the classes in `classes_`: [n_query, way], on the CPU."""

@@ -386,7 +386,7 @@ def write_h5mu(contents: Contents, path: Path) -> None:
     names = {view: _written_columns(contents, view, width) for view, width in widths.items()}
     owners = np.repeat(np.arange(len(widths)), list(widths.values()))
     # Of every modality: which samples it has, which columns of `var` are its own.
-    there = {view: ~np.isnan(block[:, 0]) for view, block in contents.views.items()}
+    there = {view: ~np.isnan(block).all(axis=1) for view, block in contents.views.items()}
     own = {view: owners == place for place, view in enumerate(widths)}
     modalities = {
         view: _elements(_frame(ids[there[view]]), _frame(names[view]), block[there[view]])

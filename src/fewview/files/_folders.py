@@ -19,7 +19,6 @@ from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Key
 from fewview.files._guarded import kept_reader
 from fewview.files._kinds import UNFIT, Note, from_text, infer, kind_of, label_kind
 from fewview.files._tables import (
-    MISSING,
     TABLES,
     RawTable,
     read_columns,
@@ -28,6 +27,7 @@ from fewview.files._tables import (
     write_parquet_columns,
 )
 from fewview.ground._errors import FewviewError
+from fewview.ground._words import MISSING
 
 NOTE = "fewview.json"
 RESERVED = ("labels", "ids")
@@ -53,7 +53,7 @@ def read_folder(path: Path, labels: str | None) -> Tables:
         raw = {view: read_table(files[view], note.views.get(view)) for view in views}
         order = None if id_file is None else read_columns(id_file, None)[0]
         keyed = None if label_file is None else read_columns(label_file, column)
-    sources = [*(keys for keys, _, _ in raw.values()), order, keyed[0] if keyed else None]
+    sources = [*(found[0] for found in raw.values()), order, keyed[0] if keyed else None]
     typed = _id_reader([keys for keys in sources if keys is not None], note.ids)
     order = None if order is None else typed(order)
     found = None
@@ -148,7 +148,7 @@ def _table(
     where: str, raw: RawTable, typed: Callable[[Keys], Keys], order: Keys | None, known: bool
 ) -> Table:
     """Give a table its keys: its own, or for plain arrays those of the file of ids."""
-    keys, block, columns = raw
+    keys, block, columns, texts = raw
     if keys is not None:
         keys = typed(keys)
     elif order is None:
@@ -164,7 +164,7 @@ def _table(
         keys = Keys(where, order.ids)
     if not keys.ids and not known:
         raise FewviewError(f"{where} has no rows; remove the file")
-    return Table(keys, block, columns)
+    return Table(keys, block, columns, texts)
 
 
 # ------------------------------------------------------------------ writing
@@ -228,7 +228,7 @@ def write_folder(contents: Contents, path: Path, suffix: str) -> None:
                 with file.open("wb") as stream:
                     np.lib.format.write_array(stream, block, allow_pickle=False)
                 continue
-            present = np.flatnonzero(~np.isnan(block[:, 0]))
+            present = np.flatnonzero(~np.isnan(block).all(axis=1))
             names = contents.columns.get(view, [str(number) for number in range(block.shape[1])])
             keys = {"id": (kind, [ids[row] for row in present.tolist()])}
             write_columns(file, keys, (names, block[present]))

@@ -23,13 +23,14 @@ from fewview.files._limits import naming
 from fewview.files._npz import read_npy
 from fewview.ground._checkers import check_dimensions, check_extra
 from fewview.ground._errors import FewviewError, shorten
+from fewview.ground._words import MISSING, Texts, split_cells
 
 TABLES = (".csv", ".parquet", ".npy")
-MISSING = frozenset(
-    {"", "NA", "N/A", "n/a", "na", "<NA>", "#N/A", "NULL", "null", "None", "NaN", "nan"}
-)
-# Keys (None for plain arrays), numbers [rows, width] and names of columns, where they have some.
-RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None]
+# Columns of words, by their place.
+Worded = dict[int, Texts]
+# Keys (None for plain arrays), numbers [rows, width], names of columns where they have some, and
+# what columns of words hold.
+RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None, Worded]
 
 
 def read_table(file: Path, known: Mapping[str, Any] | None) -> RawTable:
@@ -37,17 +38,19 @@ def read_table(file: Path, known: Mapping[str, Any] | None) -> RawTable:
     with naming(file):
         if file.suffix.lower() == ".npy":
             columns = None if known is None else known["columns"]
-            return None, _read_array(file), None if columns is None else tuple(columns)
+            return None, _read_array(file), None if columns is None else tuple(columns), {}
+        texts: Worded
         if file.suffix.lower() == ".csv":
-            keys, block, names = _read_csv_table(file, (known or {}).get("dtype"))
+            keys, block, names, texts = _read_csv_table(file, (known or {}).get("dtype"))
         else:
             content = _read_parquet(file, "")
             keys, block = Keys(file.name, content["ids"]), content["block"]
             names = tuple(content["columns"])
+            texts = {int(place): cells for place, cells in content["texts"].items()}
         if not names:
             raise FewviewError("has no columns besides 'id'; remove the file")
         unnamed = known is not None and known["columns"] is None
-        return keys, block, None if unnamed else names
+        return keys, block, None if unnamed else names, texts
 
 
 def read_columns(file: Path, other: str | None) -> tuple[Keys, list[Any]]:
@@ -116,7 +119,9 @@ def _csv_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
         raise FewviewError("the file is empty; it needs a line with column names")
 
 
-def _read_csv_table(file: Path, dtype: str | None) -> tuple[Keys, NDArray[Any], tuple[str, ...]]:
+def _read_csv_table(
+    file: Path, dtype: str | None
+) -> tuple[Keys, NDArray[Any], tuple[str, ...], Worded]:
     lines = _csv_lines(file)
     _, header = next(lines)
     place = _place(header, DEFAULT_KEY)
@@ -124,20 +129,31 @@ def _read_csv_table(file: Path, dtype: str | None) -> tuple[Keys, NDArray[Any], 
     ids: list[str] = []
     numbers: list[int] = []
     rows: list[NDArray[np.float64]] = []
+    worded: set[int] = set()
     for number, cells in lines:
         numbers.append(number)
         ids.append(cells.pop(place))
-        rows.append(np.array(_floats(cells, columns, number), dtype=np.float64))
+        rows.append(np.array(_floats(cells, worded), dtype=np.float64))
     block: NDArray[Any] = np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
+    texts = _texts(file, place, worded) if worded else {}
     if dtype != "float64":
         with np.errstate(over="ignore"):
             narrow = block.astype(np.float32)
         if np.array_equal(narrow, block, equal_nan=True):
             block = narrow
-    return Keys(file.name, ids, numbers), block, tuple(columns)
+    return Keys(file.name, ids, numbers), block, tuple(columns), texts
 
 
-def _floats(cells: list[str], columns: Sequence[str], line: int) -> list[float]:
+def _texts(file: Path, place: int, worded: set[int]) -> Worded:
+    """Read once more what columns of words hold; `place` is that of the key."""
+    lines = _csv_lines(file)
+    next(lines)
+    cells = [cells[:place] + cells[place + 1 :] for _, cells in lines]
+    return {k: split_cells(row[k] for row in cells)[1] or [] for k in sorted(worded)}
+
+
+def _floats(cells: list[str], worded: set[int]) -> list[float]:
+    """Numbers of a line, NaN where there is none; columns of words are put into `worded`."""
     try:
         numbers = [float(cell) for cell in cells]
         if "_" not in "".join(cells):  # float() takes 1_000 for a number; a table does not
@@ -145,17 +161,15 @@ def _floats(cells: list[str], columns: Sequence[str], line: int) -> list[float]:
     except ValueError:
         pass
     numbers = []
-    for cell, column in zip(cells, columns, strict=True):
+    for place, cell in enumerate(cells):
         text = cell.strip()
         try:
             if "_" in text:
                 raise ValueError
             numbers.append(math.nan if text in MISSING else float(text))
         except ValueError:
-            raise FewviewError(
-                f"column {column!r}, line {line} holds {cell!r}; features must be numbers (encode "
-                "the text or remove the column; leave unknown cells empty)"
-            ) from None
+            numbers.append(math.nan)
+            worded.add(place)
     return numbers
 
 
@@ -218,6 +232,7 @@ def _parquet_features(table: Any, names: Sequence[str], place: int) -> dict[str,
     from pyarrow import types
 
     features: list[NDArray[Any]] = []
+    texts: dict[str, Texts] = {}
     columns = [name for index, name in enumerate(names) if index != place]
     for name, column in zip(columns, table.remove_column(place).columns, strict=True):
         if types.is_null(column.type):
@@ -226,14 +241,21 @@ def _parquet_features(table: Any, names: Sequence[str], place: int) -> dict[str,
             column = column.cast(pyarrow.uint8())
         elif not (types.is_floating(column.type) or types.is_integer(column.type)):
             values = column.to_pylist()
-            row = next((i for i, value in enumerate(values) if value is not None), 0)
-            raise FewviewError(
-                f"column {name!r}, row {row} holds {values[row] if values else column.type!r}; "
-                "features must be numbers (encode or remove the column)"
-            )
+            try:
+                numbers, words = split_cells(values)
+            except (TypeError, ValueError):
+                row = next((i for i, value in enumerate(values) if value is not None), 0)
+                raise FewviewError(
+                    f"column {name!r}, row {row} holds {values[row] if values else column.type!r}; "
+                    "features must be numbers, words or dates (encode or remove the column)"
+                ) from None
+            if words is not None:
+                texts[str(len(features))] = words
+            features.append(numbers)
+            continue
         features.append(column.to_numpy())
     block = np.column_stack(features) if features else np.empty((table.num_rows, 0))
-    return {"block": block, "columns": columns}
+    return {"block": block, "columns": columns, "texts": texts}
 
 
 # ------------------------------------------------------------------ writing

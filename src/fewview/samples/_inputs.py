@@ -20,8 +20,10 @@ from fewview.samples._data import MultiViewData
 from fewview.samples._frames import index_kind
 
 
-def as_data(X: Any, y: Any = None) -> MultiViewData:
+def as_data(X: Any, y: Any = None, like: MultiViewData | None = None) -> MultiViewData:
     """Turn what users pass as X (and y) into `MultiViewData`.
+
+    `like` is a set whose columns and categories were learnt before.
 
     Frames in a dict are joined by key where they have one (a column `id` or an index of their
     own), else by position. A MuData-like object has `mod` (name -> AnnData-like), an AnnData-like
@@ -41,11 +43,11 @@ def as_data(X: Any, y: Any = None) -> MultiViewData:
         data = _from_modalities({"view0": X}, X.obs_names)
         y = _column(X, y)
     elif isinstance(X, Mapping) and X and all(_has_key(frame) for frame in X.values()):
-        return _from_keyed_frames(X, y)
+        return _from_keyed_frames(X, y, like)
     elif is_plain(X):
         data = MultiViewData(_checked_array(X))
     else:
-        data = MultiViewData(X)
+        data = MultiViewData(X, like=like)
     return data if y is None else data.with_labels(as_labels(y))
 
 
@@ -112,7 +114,9 @@ def _has_key(value: Any) -> bool:
     return index is not None and not callable(index) and index_kind(index) == "index"
 
 
-def _from_keyed_frames(frames: Mapping[str, Any], y: Any) -> MultiViewData:
+def _from_keyed_frames(
+    frames: Mapping[str, Any], y: Any, like: MultiViewData | None
+) -> MultiViewData:
     """Join by key; rows keep their order where all tables have the same rows in the same order."""
     keyed = isinstance(y, Mapping) or hasattr(y, "columns")
     keyed = keyed or (hasattr(y, "index") and not isinstance(y, (list, tuple)))
@@ -123,7 +127,7 @@ def _from_keyed_frames(frames: Mapping[str, Any], y: Any) -> MultiViewData:
             "the tables have different rows and are joined by key, so that a plain list of labels "
             "has no order to follow; give y as a dict id -> label, a Series or a frame with the key"
         )
-    data = MultiViewData.from_frames(frames, labels=y if keyed else None)
+    data = MultiViewData.from_frames(frames, labels=y if keyed else None, like=like)
     if same and data.ids is not None:
         place = {key: row for row, key in enumerate(data.ids.tolist())}
         data = data[np.array([place[key] for key in orders[0]], dtype=np.int64)]

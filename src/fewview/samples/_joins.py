@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from numbers import Number
 from typing import Any
@@ -17,15 +17,18 @@ import numpy as np
 
 from fewview.files._file_contents import Contents, KeyedLabels, Keys, Tables
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
-from fewview.samples._blocks import FloatArray, PartialRows, as_float, settle_rows
+from fewview.samples._blocks import FloatArray, PartialRows, as_float, numbered, settle_rows
+from fewview.samples._columns import Columns, RawView
 from fewview.samples._labels import in_order
 
 
-def join_tables(given: Tables, partial_rows: PartialRows = "error") -> Contents:
-    """Outer-join tables by their keys.
+def join_tables(
+    given: Tables, partial_rows: PartialRows = "keep", like: Mapping[str, Columns] | None = None
+) -> tuple[Contents, dict[str, Columns]]:
+    """Outer-join tables by their keys; `like` says what was learnt about columns before.
 
     Without an order samples are sorted where their keys can be compared, else in the order in which
-    they first appear.
+    they first appear. Returns what was joined, and what columns are where some are not numbers.
     """
     if not given.tables:
         raise FewviewError("no tables given; give at least one view")
@@ -40,20 +43,22 @@ def join_tables(given: Tables, partial_rows: PartialRows = "error") -> Contents:
     ids = _samples(sources, given.order)
     place = {value: index for index, value in enumerate(ids)}
     blocks: dict[str, FloatArray] = {}
+    columns = {view: t.columns for view, t in given.tables.items() if t.columns is not None}
+    kinds: dict[str, Columns] = {}
     for view, table in given.tables.items():
+        block, known = table.block, (like or {}).get(view)
+        names = table.columns or tuple(map(str, range(block.shape[1])))
+        if table.texts or (known and set(names) & {column.name for column in known}):
+            raw = RawView(view, block, names, table.texts, table.keys.row, given.name or "")
+            block, columns[view], kinds[view] = numbered(raw, known)
         # Settled before the join, so that messages count rows as the user's table does.
         settled, _ = settle_rows(
-            view, as_float(table.block), None, partial_rows, table.columns, table.keys.rows
+            view, as_float(block), None, partial_rows, columns.get(view), table.keys.rows
         )
         blocks[view] = np.full((len(ids), settled.shape[1]), np.nan, dtype=settled.dtype)
         blocks[view][[place[value] for value in table.keys.ids]] = settled
-    return Contents(
-        blocks,
-        None if given.labels is None else _joined_labels(given.labels, ids, place),
-        ids if given.named else None,
-        {view: t.columns for view, t in given.tables.items() if t.columns is not None},
-        given.name,
-    )
+    labels = None if given.labels is None else _joined_labels(given.labels, ids, place)
+    return Contents(blocks, labels, ids if given.named else None, columns, given.name), kinds
 
 
 def _samples(sources: Sequence[Keys], order: Keys | None) -> list[Any]:

@@ -7,7 +7,7 @@ a view.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ class ViewScaling:
         shift: per view, float64 of shape [] or [width].
         factor: per view, float64 of shape [] or [width].
         unit: whether rows are brought to unit length afterwards (all-zero rows stay zero).
+        means: per view, float64 [width]: what empty cells are filled with, before anything else.
+            NaN for columns without any value, which say nothing and become the same for all rows.
 
     Example:
         >>> data = MultiViewData({"a": [[0.0, 2.0], [4.0, 6.0]]})
@@ -45,14 +47,36 @@ class ViewScaling:
     shift: dict[str, Float64Array]
     factor: dict[str, Float64Array]
     unit: bool
+    means: dict[str, Float64Array] = field(default_factory=dict)
 
     @property
     def rooted(self) -> bool:
         """Whether square roots are taken first."""
         return takes_roots(self.rule)
 
-    def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
-        """Scale one block [..., width]; computed in float64, returned in `dtype`."""
+    def _fill(self, view: str, rows: NDArray[Any]) -> None:
+        """Put means into the empty cells of rows [n, width]; rows of NaN are missing and stay."""
+        means = self.means.get(view)
+        if means is None:  # learnt by an earlier version
+            means = np.broadcast_to(_unrooted(self.shift[view], self.rooted), rows.shape[1:])
+        silent = np.isnan(means)
+        empty = np.isnan(rows)
+        if not empty.any() and not silent.any():
+            return
+        gone = empty.all(axis=1)
+        neutral = np.broadcast_to(_unrooted(self.shift[view], self.rooted), rows.shape[1:])
+        np.copyto(rows, means, where=empty)
+        rows[:, silent] = neutral[silent]
+        rows[gone] = np.nan
+
+    def apply(
+        self, view: str, block: Any, dtype: Any = np.float32, keep_empty: bool = False
+    ) -> NDArray[Any]:
+        """Scale one block [..., width]; computed in float64, returned in `dtype`.
+
+        Empty cells are filled with the means that were learnt, unless they are to be kept; then
+        unit lengths are those of the cells that are there.
+        """
         block = np.asarray(block)
         rows = block.reshape(-1, block.shape[-1])
         out = np.empty(rows.shape, dtype=dtype)
@@ -61,15 +85,19 @@ class ViewScaling:
         size = max(1, CACHED // max(rows.shape[1], 1))
         for start in range(0, len(rows), size):
             part = rows[start : start + size].astype(np.float64)
+            if not keep_empty:
+                self._fill(view, part)
             if self.rooted:
                 part = signed_root(part)
             part -= self.shift[view]
             part *= self.factor[view]
             if self.unit:
                 # Dividing by the largest entry first keeps the squares from over- and underflowing.
-                largest = np.abs(part).max(axis=-1, keepdims=True)
+                known = np.nan_to_num(part) if keep_empty else part
+                largest = np.abs(known).max(axis=-1, keepdims=True)
                 part /= np.where(largest > 0, largest, 1.0)
-                norm = np.sqrt((part * part).sum(axis=-1, keepdims=True))
+                known = np.nan_to_num(part) if keep_empty else part
+                norm = np.sqrt((known * known).sum(axis=-1, keepdims=True))
                 part /= np.where(norm > 0, norm, 1.0)
             np.clip(part, -limit, limit, out=part)
             out[start : start + size] = part
@@ -89,10 +117,18 @@ class ViewScaling:
         limit = np.finfo(dtype).max
         out = np.empty(block.shape, dtype=dtype)
         size = max(1, CACHED // max(block.shape[1], 1))
+        silent = view in self.means and bool(np.isnan(self.means[view]).any())
         with np.errstate(all="ignore"):
             for start in range(0, len(block), size):
                 part = out[start : start + size]
                 rows = block[start : start + size]
+                # One sum per row tells whether a cell is empty, at the speed of memory.
+                odd = np.flatnonzero(silent | ~np.isfinite(np.einsum("ij->i", rows)))
+                if odd.size and (silent or not np.isnan(rows[odd]).all()):
+                    whole = rows[odd]
+                    self._fill(view, whole)
+                    rows = rows.copy()
+                    rows[odd] = whole
                 if self.rooted:  # roots of large numbers differ in digits that float32 lacks
                     part[:] = signed_root(rows.astype(np.float64)) - self.shift[view]
                 else:
@@ -111,13 +147,16 @@ class ViewScaling:
                     np.clip(part, -limit, limit, out=part)
         return out
 
-    def transform(self, data: MultiViewData, dtype: Any = np.float32) -> MultiViewData:
-        """Scale every view; missing rows stay missing.
+    def transform(
+        self, data: MultiViewData, dtype: Any = np.float32, keep_empty: bool = False
+    ) -> MultiViewData:
+        """Scale every view; missing rows stay missing, empty cells are filled with learnt means.
 
         Args:
             data: with views of the names and widths this scaling was fitted on.
             dtype: float type of the result; None keeps that of the data and is quicker, see
                 `apply_quickly`.
+            keep_empty: leave empty cells NaN, for who can do without them.
         """
         unknown = [view for view in data.view_names if view not in self.shift]
         if unknown:
@@ -127,7 +166,7 @@ class ViewScaling:
         blocks = {
             view: self.apply_quickly(view, block)
             if dtype is None
-            else self.apply(view, block, dtype)
+            else self.apply(view, block, dtype, keep_empty)
             for view, block in data.views.items()
         }
         return MultiViewData.unchecked(
@@ -137,6 +176,8 @@ class ViewScaling:
 
 def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     """Learn a scaling from data, usually the base set; missing rows are left out.
+
+    Empty cells count as the mean of their column, and will be filled with it.
 
     Args:
         data: the samples to learn from.
@@ -157,12 +198,33 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     check_word(f"scaling {rule!r}", rule, SCALINGS)
     shift: dict[str, Float64Array] = {}
     factor: dict[str, Float64Array] = {}
+    means: dict[str, Float64Array] = {}
     for index, (view, block) in enumerate(data.views.items()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
+        means[view] = _column_means(rows)
+        if np.isnan(rows).any():
+            silent = np.isnan(means[view])
+            typical = means[view][~silent].mean()
+            rows = np.where(np.isnan(rows), np.where(silent, typical, means[view]), rows)
         if takes_roots(rule):
             rows = signed_root(rows)
         shift[view], factor[view] = _fit_view(rows, rule)
-    return ViewScaling(rule, shift, factor, unit=rule.endswith("unit"))
+    return ViewScaling(rule, shift, factor, unit=rule.endswith("unit"), means=means)
+
+
+def _column_means(rows: Float64Array) -> Float64Array:
+    """Means of the cells that are there; NaN for columns without any."""
+    known = ~np.isnan(rows)
+    if not len(rows) or known.all():
+        return rows.mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+    count = known.sum(axis=0)
+    total: Float64Array = np.where(known, rows, 0.0).sum(axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _unrooted(shift: Float64Array, rooted: bool) -> Float64Array:
+    """What becomes zero by roots and a shift."""
+    return np.copysign(shift * shift, shift) if rooted else shift
 
 
 def takes_roots(rule: str) -> bool:
