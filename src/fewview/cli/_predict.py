@@ -104,9 +104,7 @@ def predict(
                 f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
                 "id and label; in a file, name what holds them with --labels"
             )
-        if clf.base is not None:
-            _check_views(support, supports, clf.base.view_dims, "the model")
-        else:
+        if clf.base is None:
             samples = _read_queries(query, partial_rows, labels)
             supports, samples = _read_alike(supports, samples)
         clf.fit(supports)
@@ -117,8 +115,8 @@ def predict(
     if samples.empty_cells:
         source = "the supports" if clf.base is None else "the base set"
         say(f"queries: {samples.empty_cells} empty cells, filled with means of {source}")
-    _check_views(query, samples, clf.prepared_.reference.view_dims,
-                 "the supports" if clf.base is None else "the model")  # fmt: skip
+    samples = samples.like(clf.prepared_.reference, query)
+    _tell_unused(clf, samples)
     rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
     columns = list(rows[0]) if rows else []
@@ -170,17 +168,11 @@ def _read_queries(
         return samples
 
 
-def _check_views(path: str, samples: MultiViewData, known: dict[str, int], where: str) -> None:
-    """Say that a view is not known, in words of files and folders."""
-    from difflib import get_close_matches
-
-    from fewview.ground._errors import shorten
-
-    for view in samples.view_names:
-        if view not in known:
-            near = get_close_matches(view, list(known), n=1)
-            advice = f"did you mean {near[0]!r}?" if near else "take it out of the data"
-            _refuse(f"{path}: {where} has no view {view!r} (it has {shorten(known)}); {advice}")
+def _tell_unused(clf: Method, samples: MultiViewData) -> None:
+    """Say which views of the base set nothing else has."""
+    for index, view in enumerate(samples.view_names):
+        if not clf.support_.mask[:, index].any() and not samples.mask[:, index].any():
+            say(f"view {view!r} is only in the base set, and is not used")
 
 
 def _classifier(model: str | None, method: str | None, device: str) -> Method:

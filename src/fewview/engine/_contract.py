@@ -7,6 +7,7 @@ memory, device and dtype are here and nowhere else. The estimator face is in `_m
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
@@ -23,7 +24,7 @@ from fewview.engine._parameters import Parameters, choose
 from fewview.engine._state import DTYPES, Prepared, State, Tags
 from fewview.episodes._sampler import Episodes
 from fewview.episodes._task import TaskSpec
-from fewview.ground._errors import FewviewError
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._memory import LRUCache, cached
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
@@ -218,6 +219,50 @@ class Contract(Parameters, ABC):
         rows = prepared.scaling.transform(known, self.dtype, self.tags.reads_empty_cells)
         return ViewTensors.of(rows, device, dtype)
 
+    @property
+    def takes_new_views(self) -> bool:
+        """Whether views that base classes lack can be used: nothing but scaling is learnt."""
+        return type(self).prepare is Contract.prepare and not self.tags.needs_base
+
+    def with_new_views(self, prepared: Prepared, support: MultiViewData) -> Prepared:
+        """What was learnt, and views that only supports have: scaled by what they say, and told."""
+        known = prepared.reference.view_names
+        new = [view for view in support.view_names if view not in known]
+        if not new or not self.takes_new_views or all(v not in known for v in support.view_names):
+            return prepared
+        there = support.mask[:, [view in new for view in support.view_names]].any(axis=1)
+        rows = support[there].select_views(new)
+        scaling = fit_scaling(rows, prepared.scaling.rule)
+        means = prepared.base_means
+        if means is not None:
+            scaled = scaling.transform(rows, self.dtype)
+            means += _view_means(scaled, self.torch_dtype, self.torch_device)
+        warnings.warn(
+            f"view {shorten(map(repr, new))} is not in the base set; it is used, scaled by the "
+            f"{_count(len(rows))} that have it",
+            FewviewWarning,
+            stacklevel=4,
+        )
+        merged = {
+            name: getattr(prepared.scaling, name) | getattr(scaling, name)
+            for name in ("shift", "factor", "means")
+        }
+        before = prepared.reference
+        reference = MultiViewData.unchecked(
+            {**before.views, **rows[:0].views},
+            np.zeros((0, before.n_views + len(new)), dtype=bool),
+            columns={**before.columns, **rows.columns},
+            kinds={**before.kinds, **rows.kinds},
+        )
+        if prepared.scaling.means.keys() != prepared.scaling.shift.keys():
+            merged["means"] = {}  # of an earlier version, which fills with shifts
+        return replace(
+            prepared,
+            scaling=replace(prepared.scaling, **merged),
+            base_means=means,
+            reference=reference,
+        )
+
     def batches(
         self, data: MultiViewData, episodes: Episodes, prepared: Prepared
     ) -> Iterator[tuple[Episodes, EpisodeBatch]]:
@@ -293,6 +338,10 @@ class Contract(Parameters, ABC):
     def torch_dtype(self) -> torch.dtype:
         """`dtype` as torch knows it."""
         return DTYPES[self.dtype]
+
+
+def _count(samples: int) -> str:
+    return f"{samples} support{'s' if samples > 1 else ''}"
 
 
 def latent_batch(

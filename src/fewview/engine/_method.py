@@ -209,7 +209,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "supports are of one class only; at least two are needed (use partial_fit to give "
                 "them one after the other)"
             )
-        return self._take(support, self._prepared_for(support))
+        return self._take(support, self.with_new_views(self._prepared_for(support), support))
 
     def partial_fit(self: Self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Add shots or classes to what `fit` got, without learning from base classes again.
@@ -581,7 +581,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "without samples unless asked; give base_rows=True (--base-rows) if they may be "
                 "in the file"
             )
-        alone = fitted and base is None
+        # Views that only supports have are not part of what was learnt from base classes.
+        alone = fitted and (
+            base is None
+            or base.prepared.reference.view_names != self.prepared_.reference.view_names
+        )
         writer = Writer()
         document = {
             "written_by": f"fewview {__version__}",

@@ -8,6 +8,7 @@ only some samples need (files, frames, summaries) is imported where it is used.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewview.ground._checkers import check_word
-from fewview.ground._errors import FewviewError, shorten
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import (
     PARTIAL_ROWS,
     FloatArray,
@@ -540,17 +541,20 @@ class MultiViewData:
         """Return the same samples without identifiers: rows of two sets may share them."""
         return self._changed(ids=None)
 
-    def like(self, reference: MultiViewData, what: str = "data") -> MultiViewData:
+    def like(
+        self, reference: MultiViewData, what: str = "data", strict: bool = False
+    ) -> MultiViewData:
         """Bring views and columns into the order of `reference`, matching by name.
 
         A view of the reference that is absent here is missing for all samples. Columns that the
         reference has and these samples have not are empty, other columns are left out, and both are
-        told. A view that the reference does not have, or one of another width without names of
-        columns, is an error.
+        told. A view that the reference does not have is left out and told; one of another width,
+        without names of columns, is an error.
 
         Args:
             reference: usually the base set.
             what: how to call this data in messages ("support", "query").
+            strict: take a view that the reference does not have for an error.
 
         Example:
             >>> base = MultiViewData({"a": [[1.0]], "b": [[2.0]]})
@@ -564,12 +568,9 @@ class MultiViewData:
             and all(self.kinds[view] == reference.kinds.get(view) for view in self.kinds)
         ):
             return self
-        for view in self.view_names:
-            if view not in dims:
-                raise FewviewError(
-                    f"{what} has a view {view!r} that the reference set does not have "
-                    f"(it has {shorten(dims)}); drop it with drop_views([{view!r}])"
-                )
+        extra = [view for view in self.view_names if view not in dims]
+        if extra:
+            return self._without_views(extra, dims, what, strict).like(reference, what)
         arranged = self._in_column_order(reference, what)
         for view, width in arranged.view_dims.items():
             if width != dims[view]:
@@ -579,6 +580,27 @@ class MultiViewData:
                 )
         blocks = {view: arranged._block(view, width) for view, width in dims.items()}
         return arranged._checked(blocks, reference.columns).with_kinds(reference.kinds)
+
+    def _without_views(
+        self, extra: Sequence[str], dims: Mapping[str, int], what: str, strict: bool
+    ) -> MultiViewData:
+        """Leave out views that a reference does not have, and tell it."""
+        from difflib import get_close_matches
+
+        near = [match for view in extra for match in get_close_matches(view, list(dims), n=1)]
+        text = (
+            f"{what} has a view {shorten(map(repr, extra))} that the reference set does not have "
+            f"(it has {shorten(dims)})" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+        kept = [view for view in self.view_names if view not in extra]
+        if strict or not kept:
+            raise FewviewError(f"{text}{'' if near else f'; drop it with drop_views({extra!r})'}")
+        there = self.mask[:, [view in kept for view in self.view_names]].any(axis=1)
+        if not there.all():
+            rows = rows_text(np.flatnonzero(~there), self.ids)
+            raise FewviewError(f"{text}, and {rows} has no other; drop these samples")
+        warnings.warn(f"{text}; it is left out", FewviewWarning, stacklevel=4)
+        return self.select_views(kept)
 
     def _block(self, view: str, width: int) -> FloatArray:
         """The block of a view, rows of NaN where there is none."""
