@@ -253,10 +253,18 @@ def test_a_misspelt_view(invoke: Invoke, tables: list[str], tmp_path: Path) -> N
     assert invoke(*FIT)[0] == 0
     for folder in ("query", "support"):
         (tmp_path / folder / "scan.csv").rename(tmp_path / folder / "scans.csv")
-        code, _, errors = invoke(*PREDICT, "-o", "p.csv")
-        assert code == 0, errors
+        _, _, errors = invoke(*PREDICT, "-o", "p.csv")
         assert "has a view 'scans' that the reference set does not have" in errors
-        assert "did you mean 'scan'?; it is left out" in errors
+        assert "did you mean 'scan'?" in errors
+    for folder in ("query", "support"):  # without samples that have nothing else
+        blood = set((tmp_path / folder / "blood.csv").read_text().split())
+        known = {line.split(",")[0] for line in blood}
+        for file in (tmp_path / folder).glob("*.csv"):
+            lines = file.read_text().splitlines(keepends=True)
+            file.write_text("".join(x for x in lines if x.split(",")[0].strip() in known))
+        (tmp_path / folder / "scans.csv").unlink()
+    code, _, errors = invoke(*PREDICT, "-o", "p.csv")
+    assert code == 0, errors
     assert "view 'scan' is only in the base set, and is not used" in errors
 
 

@@ -590,16 +590,17 @@ class MultiViewData:
         near = [match for view in extra for match in get_close_matches(view, list(dims), n=1)]
         text = (
             f"{what} has a view {shorten(map(repr, extra))} that the reference set does not have "
-            f"(it has {shorten(dims)})" + (f"; did you mean {near[0]!r}?" if near else "")
+            f"(it has {shorten(dims)})"
         )
+        hint = f"; did you mean {near[0]!r}?" if near else ""
         kept = [view for view in self.view_names if view not in extra]
         if strict or not kept:
-            raise FewviewError(f"{text}{'' if near else f'; drop it with drop_views({extra!r})'}")
+            raise FewviewError(f"{text}{hint or f'; drop it with drop_views({extra!r})'}")
         there = self.mask[:, [view in kept for view in self.view_names]].any(axis=1)
         if not there.all():
             rows = rows_text(np.flatnonzero(~there), self.ids)
-            raise FewviewError(f"{text}, and {rows} has no other; drop these samples")
-        warnings.warn(f"{text}; it is left out", FewviewWarning, stacklevel=4)
+            raise FewviewError(f"{text}, and {rows} no other; drop these samples{hint}")
+        warnings.warn(f"{text}; it is left out{hint}", FewviewWarning, stacklevel=4)
         return self.select_views(kept)
 
     def _block(self, view: str, width: int) -> FloatArray:
