@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import DataDir, Labels, PartialRows
+from fewview.cli._declared import DataDir, takes
 from fewview.cli._fit import read_samples
 from fewview.cli._text import examples, print_table
+from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
     from fewview.datasets._spec import DatasetSpec
@@ -119,21 +120,19 @@ def info(
 
 
 @data_app.command()
-def show(
-    file: Annotated[str, typer.Argument(help=FILE)],
-    labels: Labels = None,
-    partial_rows: PartialRows = "keep",
-) -> None:
+@takes(READING)
+def show(file: Annotated[str, typer.Argument(help=FILE)], **reading: Any) -> None:
     """Show what a file or folder holds: samples, views, classes, which views are missing."""
     from fewview.datasets._catalogue import names
     from fewview.datasets._loading import load
 
-    data = load(file) if file in names() else read_samples(file, partial_rows, labels)
+    data = load(file) if file in names() else read_samples(file, **reading)
     print(data)
     print(data.summary())
 
 
 @data_app.command()
+@takes(READING)
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help=FILE)],
     target: Annotated[
@@ -145,11 +144,10 @@ def convert(
     format: Annotated[
         str | None, typer.Option(help="For a folder: csv, parquet or npy.", show_default=False)
     ] = None,
-    labels: Labels = None,
-    partial_rows: PartialRows = "keep",
+    **reading: Any,
 ) -> None:
     """Convert between all file formats: .npz, .mat, .h5mu, .h5ad and folders of tables."""
-    data = read_samples(source, partial_rows, labels)
+    data = read_samples(source, **reading)
     data.write(target, format=format)
     print(f"written: {target} ({data})")
 

@@ -43,23 +43,6 @@ def takes(options: Mapping[str, Option]) -> Callable[[Command], Command]:
 DataDir = Annotated[str | None, typed(DATA_DIR)]
 Device = Annotated[str, typed(DEVICE)]
 Jobs = Annotated[int, typed(JOBS)]
-Labels = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
-        "an array (.npz) or a column of the label file (folder).",
-        show_default=False,
-    ),
-]
-PartialRows = Annotated[
-    str,
-    typer.Option(
-        help="Rows that are partly empty: 'keep' (a method fills the cells with what it learnt), "
-        "'drop_view' (the view counts as missing there), 'mean' (fill with means of this file) or "
-        "'error'."
-    ),
-]
 StoreFile = Annotated[
     str | None, typer.Argument(help="File of results; by default where 'bench' keeps them.")
 ]

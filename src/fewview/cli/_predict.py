@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._declared import Device, Labels, PartialRows
+from fewview.cli._declared import Device, takes
 from fewview.cli._fit import read_samples, say
 from fewview.cli._text import shows
+from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
+@takes(READING)
 @shows(
     "fewview predict --model base.model --support support/ --query query/ -o predictions.csv",
     "the usual way",
@@ -70,9 +72,8 @@ def predict(
             "together; marginal has it anyway, others take one more pass per query.",
         ),
     ] = False,
-    labels: Labels = None,
-    partial_rows: PartialRows = "keep",
     device: Device = "cpu",
+    **reading: Any,
 ) -> None:
     """Classify samples and write labels with probabilities.
 
@@ -98,20 +99,20 @@ def predict(
     like = None if clf.base is None else clf.base.prepared.reference
     samples = None
     if support is not None:
-        supports = read_samples(support, partial_rows, labels, like)
+        supports = read_samples(support, like, **reading)
         if supports.labels is None:
             _refuse(
                 f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
                 "id and label; in a file, name what holds them with --labels"
             )
         if clf.base is None:
-            samples = _read_queries(query, partial_rows, labels)
+            samples = _read_queries(query, reading)
             supports, samples = _read_alike(supports, samples)
         clf.fit(supports)
     elif not hasattr(clf, "support_"):
         _refuse("give --support: a few labelled samples of every class")
     if samples is None:
-        samples = _read_queries(query, partial_rows, labels, clf.prepared_.reference)
+        samples = _read_queries(query, reading, clf.prepared_.reference)
     if samples.empty_cells:
         source = "the supports" if clf.base is None else "the base set"
         say(f"queries: {samples.empty_cells} empty cells, filled with means of {source}")
@@ -152,18 +153,18 @@ def _read_alike(
 
 
 def _read_queries(
-    path: str, partial_rows: str, labels: str | None, like: MultiViewData | None = None
+    path: str, reading: dict[str, Any], like: MultiViewData | None = None
 ) -> MultiViewData:
     from fewview.ground._errors import FewviewError
 
-    if labels is None:
-        return read_samples(path, partial_rows, like=like)
+    if reading["labels"] is None:
+        return read_samples(path, like, **reading)
     try:
-        return read_samples(path, partial_rows, labels, like)
+        return read_samples(path, like, **reading)
     except FewviewError as problem:
         # Labels of queries are optional, so that theirs may be missing where supports have them.
         # Anything else that is wrong with the file is found by reading it once more.
-        samples = read_samples(path, partial_rows, like=like).with_labels(None)
+        samples = read_samples(path, like, **{**reading, "labels": None}).with_labels(None)
         say(f"queries are read without labels: {problem}")
         return samples
 

@@ -33,7 +33,7 @@ Worded = dict[int, Texts]
 RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None, Worded]
 
 
-def read_table(file: Path, known: Mapping[str, Any] | None) -> RawTable:
+def read_table(file: Path, known: Mapping[str, Any] | None, key: str) -> RawTable:
     """Read the table of one view; `known` is what a note of fewview says about the view."""
     with naming(file):
         if file.suffix.lower() == ".npy":
@@ -41,29 +41,35 @@ def read_table(file: Path, known: Mapping[str, Any] | None) -> RawTable:
             return None, _read_array(file), None if columns is None else tuple(columns), {}
         texts: Worded
         if file.suffix.lower() == ".csv":
-            keys, block, names, texts = _read_csv_table(file, (known or {}).get("dtype"))
+            keys, block, names, texts = _read_csv_table(file, (known or {}).get("dtype"), key)
         else:
-            content = _read_parquet(file, "")
+            content = _read_parquet(file, "", key)
             keys, block = Keys(file.name, content["ids"]), content["block"]
             names = tuple(content["columns"])
             texts = {int(place): cells for place, cells in content["texts"].items()}
         if not names:
-            raise FewviewError("has no columns besides 'id'; remove the file")
+            raise FewviewError(f"has no columns besides {key!r}; remove the file")
         unnamed = known is not None and known["columns"] is None
         return keys, block, None if unnamed else names, texts
 
 
-def read_columns(file: Path, other: str | None) -> tuple[Keys, list[Any]]:
+def csv_header(file: Path) -> list[str]:
+    """Names of the columns of a csv file."""
+    with naming(file):
+        return next(_csv_lines(file))[1]
+
+
+def read_columns(file: Path, other: str | None, key: str = DEFAULT_KEY) -> tuple[Keys, list[Any]]:
     """Read the key and perhaps one more column of a csv or parquet file."""
     with naming(file):
         if file.suffix.lower() == ".npy":
             raise FewviewError("must be a .csv or .parquet file")
         if file.suffix.lower() == ".parquet":
-            content = _read_parquet(file, other)
+            content = _read_parquet(file, other, key)
             return Keys(file.name, content["ids"]), content["values"]
         lines = _csv_lines(file)
         _, header = next(lines)
-        place = _place(header, DEFAULT_KEY)
+        place = _place(header, key)
         second = None if other is None else _place(header, other)
         rows = list(lines)
         ids = [cells[place] for _, cells in rows]
@@ -85,7 +91,11 @@ def _place(header: Sequence[str], name: str) -> int:
         return list(header).index(name)
     if name in header:
         raise FewviewError(f"column {name!r} occurs twice; remove one")
-    advice = "rename the column that identifies a sample" if name == DEFAULT_KEY else "rename it"
+    advice = (
+        "name the column that identifies a sample with --key (key= in Python)"
+        if name == DEFAULT_KEY
+        else "name another with --key or --labels"
+    )
     for separator, called in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and separator in header[0]:
             advice = f"the file seems to be separated by {called}, save it with commas"
@@ -120,11 +130,11 @@ def _csv_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_csv_table(
-    file: Path, dtype: str | None
+    file: Path, dtype: str | None, key: str
 ) -> tuple[Keys, NDArray[Any], tuple[str, ...], Worded]:
     lines = _csv_lines(file)
     _, header = next(lines)
-    place = _place(header, DEFAULT_KEY)
+    place = _place(header, key)
     columns = header[:place] + header[place + 1 :]
     ids: list[str] = []
     numbers: list[int] = []
@@ -180,12 +190,12 @@ def _check_library() -> None:
     check_extra("parquet files", "pyarrow", "frames")
 
 
-def _read_parquet(file: Path, wanted: str | None) -> Any:
+def _read_parquet(file: Path, wanted: str | None, key: str) -> Any:
     _check_library()
-    return load(load_parquet, ["pyarrow.parquet"], "parquet", file, wanted=wanted)
+    return load(load_parquet, ["pyarrow.parquet"], "parquet", file, wanted=wanted, key=key)
 
 
-def load_parquet(path: Path, memory: int, wanted: str | None) -> dict[str, Any]:
+def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[str, Any]:
     """Read a parquet file (in the child process): its keys and the columns that are wanted.
 
     These are "" for the table of a view (all of them), None for the keys alone, or the name of one
@@ -207,8 +217,8 @@ def load_parquet(path: Path, memory: int, wanted: str | None) -> dict[str, Any]:
         raise FewviewError(
             f"is not a parquet file, or is damaged or cut short ({error}); get it again"
         ) from error
-    place = _place(names, DEFAULT_KEY)
-    ids = _plain_values(table.column(place), DEFAULT_KEY)
+    place = _place(names, key)
+    ids = _plain_values(table.column(place), key)
     if wanted == "":
         return {"ids": ids, **_parquet_features(table, names, place)}
     other = None if wanted is None else _place(names, wanted)

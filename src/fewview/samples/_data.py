@@ -144,6 +144,7 @@ class MultiViewData:
         partial_rows: PartialRows = "keep",
         name: str | None = None,
         like: MultiViewData | None = None,
+        disjoint: bool = False,
     ) -> MultiViewData:
         """Join one table per view whose rows do not match (an outer join).
 
@@ -160,6 +161,7 @@ class MultiViewData:
             partial_rows: see the class.
             name: see the class.
             like: see the class.
+            disjoint: tables that have no key in common are meant so.
 
         Example:
             >>> import pandas as pd
@@ -170,7 +172,8 @@ class MultiViewData:
         """
         from fewview.samples._frames import frame_tables
 
-        return cls.from_contents(frame_tables(frames, labels, key, name), partial_rows, like)
+        tables = frame_tables(frames, labels, key, name)
+        return cls.from_contents(tables, partial_rows, like, disjoint)
 
     @classmethod
     def from_contents(
@@ -178,6 +181,7 @@ class MultiViewData:
         contents: Contents | Tables,
         partial_rows: PartialRows = "keep",
         like: MultiViewData | None = None,
+        disjoint: bool = False,
     ) -> MultiViewData:
         """Make samples of what a file says, or of tables that are still to be joined by key."""
         from fewview.files._file_contents import Tables
@@ -186,7 +190,7 @@ class MultiViewData:
         kinds: dict[str, Columns] = {}
         if isinstance(contents, Tables):
             learnt = None if like is None else like.kinds
-            contents, kinds = join_tables(contents, partial_rows, learnt)
+            contents, kinds = join_tables(contents, partial_rows, learnt, disjoint)
         return cls(**vars(contents), partial_rows=partial_rows).with_kinds(kinds)
 
     @classmethod
@@ -219,7 +223,9 @@ class MultiViewData:
         *,
         partial_rows: PartialRows = "keep",
         labels: str | None = None,
+        key: str | None = None,
         like: MultiViewData | None = None,
+        disjoint: bool = False,
     ) -> MultiViewData:
         """Read samples from a file or from a folder with one table per view.
 
@@ -227,9 +233,12 @@ class MultiViewData:
             path: an `.npz`, `.mat`, `.h5mu` or `.h5ad` file, or the folder.
             partial_rows: what to do with rows that are partly NaN; see the class.
             labels: what holds the labels, by name: an array (`.npz`, by default `y`), a variable
-                (`.mat`), a column of `obs` (`.h5mu`, `.h5ad`) or of the label file (folder), both
-                by default `label`.
+                (`.mat`), a column of `obs` (`.h5mu`, `.h5ad`), or of the label file or any table
+                (folder), by default `label`.
+            key: in a folder, the column that identifies a sample: by default `id`, else the one
+                that all tables have with another value in every row.
             like: samples whose columns and categories were learnt before; see the class.
+            disjoint: tables that have no id in common are meant so: samples have one view each.
 
         Returns:
             The samples, called after the file.
@@ -249,7 +258,8 @@ class MultiViewData:
 
         check_word(f"partial_rows={partial_rows!r}", partial_rows, PARTIAL_ROWS)
         with naming(Path(path)):
-            return cls.from_contents(read_contents(Path(path), labels), partial_rows, like)
+            contents = read_contents(Path(path), labels, key)
+            return cls.from_contents(contents, partial_rows, like, disjoint)
 
     def write(self, path: str | PathLike[str], *, format: str | None = None) -> None:
         """Write the samples to a file or to a new folder with one table per view.
