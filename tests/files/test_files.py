@@ -381,7 +381,7 @@ def test_partial_rows_reach_the_files(tmp_path: Path) -> None:
 CSV: dict[str, tuple[dict[str, str], str]] = {
     "empty file": ({"a": ""}, r"a\.csv: the file is empty"),
     "only a header": ({"a": "id,x\n"}, r"a\.csv has no rows"),
-    "no id": ({"a": "x,y\n1,2\n"}, r"a\.csv: no column 'id' \(it has 'x', 'y'\); name the column .*--key"),
+    "no id": ({"a": "x,y\n1,2\n"}, r"a\.csv: no column 'id' .*'y'\); name the column .*--key"),
     "two ids": ({"a": "id,id\n1,2\n"}, r"a\.csv: column 'id' occurs twice"),
     "no features": ({"a": "id\n1\n"}, r"a\.csv: has no columns besides 'id'"),
     "semicolons": ({"a": "id;x\n1;2\n"}, r"a\.csv: .*semicolons"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import DataDir, takes
+from fewview.cli._declared import DataDir, Force, takes
 from fewview.cli._fit import read_samples
 from fewview.cli._text import examples, print_table
 from fewview.ground._flags import READING
@@ -144,9 +144,13 @@ def convert(
     format: Annotated[
         str | None, typer.Option(help="For a folder: csv, parquet or npy.", show_default=False)
     ] = None,
+    force: Force = False,
     **reading: Any,
 ) -> None:
     """Convert between all file formats: .npz, .mat, .h5mu, .h5ad and folders of tables."""
+    from fewview.ground._whole_files import refuse_inputs
+
+    refuse_inputs(target, [source], force)
     data = read_samples(source, **reading)
     data.write(target, format=format)
     print(f"written: {target} ({data})")

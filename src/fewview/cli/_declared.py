@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fewview.cli._text import Command
-from fewview.ground._flags import DATA_DIR, DEVICE, JOBS, Option
+from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, JOBS, Option
 
 
 def typed(option: Option, name: str = "") -> Any:
@@ -42,6 +42,7 @@ def takes(options: Mapping[str, Option]) -> Callable[[Command], Command]:
 
 DataDir = Annotated[str | None, typed(DATA_DIR)]
 Device = Annotated[str, typed(DEVICE)]
+Force = Annotated[bool, typed(FORCE, "force")]
 Jobs = Annotated[int, typed(JOBS)]
 StoreFile = Annotated[
     str | None, typer.Argument(help="File of results; by default where 'bench' keeps them.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import Device, takes
+from fewview.cli._declared import Device, Force, takes
 from fewview.cli._text import shows
 from fewview.ground._flags import READING
 
@@ -63,6 +63,7 @@ def fit(
         typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),
     ] = False,
     device: Device = "cpu",
+    force: Force = False,
     **reading: Any,
 ) -> None:
     """Learn from base classes and write a model for `fewview predict`.
@@ -75,10 +76,10 @@ def fit(
 
     from fewview.engine._fitted import usual_task
     from fewview.engine._registry import create
-    from fewview.ground._whole_files import check_writable
+    from fewview.ground._whole_files import check_output
     from fewview.samples._rates import check_rate
 
-    check_writable(output)
+    check_output(output, [base], force)
     clf = create(method, device=device)
     data = read_samples(base, **reading)
     say(f"base set: {data}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._declared import Device, takes
+from fewview.cli._declared import Device, Force, takes
 from fewview.cli._fit import read_samples, say
 from fewview.cli._text import shows
 from fewview.ground._flags import READING
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fewview.engine._method import Method
     from fewview.samples._data import MultiViewData
 
+# How texts begin that spreadsheets run.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
@@ -72,7 +74,16 @@ def predict(
             "together; marginal has it anyway, others take one more pass per query.",
         ),
     ] = False,
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet-safe",
+            help="Put an apostrophe before texts that a spreadsheet would take for a formula "
+            "(=, +, -, @); only in .csv.",
+        ),
+    ] = False,
     device: Device = "cpu",
+    force: Force = False,
     **reading: Any,
 ) -> None:
     """Classify samples and write labels with probabilities.
@@ -83,13 +94,13 @@ def predict(
     of the queries are optional and only used to print the accuracy.
     """
     from fewview.ground._rows import save
-    from fewview.ground._whole_files import check_writable
+    from fewview.ground._whole_files import check_output
 
     target = Path(output)
     form = FORMATS.get(target.suffix.lower())
     if form is None:
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
-    check_writable(output)
+    check_output(output, [model, support, query], force)
     clf = _classifier(model, method, device)
     if reject is not None and clf.base is None:
         _refuse(
@@ -120,8 +131,9 @@ def predict(
     _tell_unused(clf, samples)
     rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
-    columns = list(rows[0]) if rows else []
-    save([_written(row, form) for row in rows], columns, form, target)
+    safe = spreadsheet_safe and form == "csv"
+    written = [_written(row, form, safe) for row in rows]
+    save(written, list(written[0]) if written else [], form, target)
     print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
@@ -228,11 +240,17 @@ def prediction_rows(
     return rows
 
 
-def _written(row: dict[str, Any], form: str) -> dict[str, Any]:
+def _written(row: dict[str, Any], form: str, safe: bool) -> dict[str, Any]:
     if form == "csv":
-        return row | {"rejected": "true" if row["rejected"] else "false"}
+        row = row | {"rejected": "true" if row["rejected"] else "false"}
+        return {_no_formula(k): _no_formula(v) for k, v in row.items()} if safe else row
     # Numbers and the word for rejected ones do not go into one column of a parquet file.
     return row | {"label": str(row["label"])} if form == "parquet" else row
+
+
+def _no_formula(value: Any) -> Any:
+    """Text that a spreadsheet shows and does not run."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 def _tell_accuracy(
@@ -251,9 +269,11 @@ def _tell_accuracy(
         for row, label in zip(rows, samples.labels.tolist(), strict=True)
         if label is not None
     ]
-    strange = [(row, label) for row, label in labelled if label not in classes]
-    right = [row["label"] == label for row, label in labelled
-             if label in classes and not row["rejected"]]  # fmt: skip
+    # As texts: tables of words and of numbers may both have a class 1.
+    known = {str(label) for label in classes}
+    strange = [(row, label) for row, label in labelled if str(label) not in known]
+    right = [str(row["label"]) == str(label) for row, label in labelled
+             if str(label) in known and not row["rejected"]]  # fmt: skip
     parts = []
     if strange:
         names = shorten(map(str, dict.fromkeys(label for _, label in strange)))

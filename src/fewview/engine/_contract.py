@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from numbers import Integral
 from threading import Lock
 from time import perf_counter
 from typing import Any, ClassVar
@@ -49,7 +50,7 @@ class Contract(Parameters, ABC):
     device: str = "cpu"
     dtype: str = "float32"
     max_memory: float = 1.0
-    random_state: int = 0
+    random_state: Any = 0
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 1
@@ -90,6 +91,12 @@ class Contract(Parameters, ABC):
             )
         choose("padding", self.padding, self.paddings)
         choose("dtype", self.dtype, tuple(DTYPES))
+        state = self.random_state
+        known = isinstance(state, (Integral, np.random.RandomState)) or state is None
+        if not known or isinstance(state, bool):
+            raise FewviewError(
+                f"random_state is {state!r}; it must be a whole number, None or a RandomState"
+            )
         if not self.max_memory > 0:
             raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
         _ = self.torch_device  # an impossible device is an error now, not when it is used

@@ -8,8 +8,10 @@ and files, and nothing in the contract knows of them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from fewview._version import __version__
@@ -66,6 +69,7 @@ class _Learnt:
     classes_: NDArray[Any]
     prepared_: Prepared
     support_: MultiViewData
+    seed_: int  # what `random_state` stood for
 
 
 class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
@@ -83,7 +87,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         device: `"cpu"`, `"cuda"` or `"auto"`.
         dtype: `"float32"` or `"float64"`.
         max_memory: GiB that one batch of tasks may take; sets how many tasks go together.
-        random_state: seed of everything random outside an episode list.
+        random_state: seed of everything random outside an episode list; None or a `RandomState`
+            draws one whenever something is learnt, as in scikit-learn.
 
     Example:
         >>> import torch
@@ -117,10 +122,32 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             self.base = data
             return self
         task = task or usual_task(data)
-        prepared = self.prepare_base(data, task)
-        thresholds = usual_thresholds(self, data, task, prepared.state)
-        self.base = FittedBase.of(self, data, task, prepared, thresholds)
+        with self._seeded(fresh=True):
+            prepared = self.prepare_base(data, task)
+            thresholds = usual_thresholds(self, data, task, prepared.state)
+            self.base = FittedBase.of(self, data, task, prepared, thresholds)
         return self
+
+    @contextmanager
+    def _seeded(self, fresh: bool = False) -> Iterator[None]:
+        """Inside, `random_state` is a number: one that was drawn, where it is not.
+
+        Unless it is to be a fresh one, it is the one that was drawn before.
+        """
+        given = self.random_state
+        if isinstance(given, Integral):
+            yield
+            return
+        drawn = getattr(self, "seed_", None)
+        if isinstance(self.base, FittedBase) and self.base.method == type(self).__name__:
+            drawn = int(self.base.parameters["random_state"])
+        if fresh or drawn is None:
+            drawn = int(check_random_state(given).randint(2**31 - 1))
+        self.random_state = self.seed_ = drawn
+        try:
+            yield
+        finally:
+            self.random_state = given
 
     def fit_unlabelled(self: Self, rows: Any, task: TaskSpec | None = None) -> Self:
         """Learn from rows without labels now, so that what was learnt can be saved before `fit`.
@@ -141,7 +168,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         self._refuse_no_labels()
         data = as_data(rows).with_labels(None)
         task = task or usual_task(data)
-        self.base = FittedBase.of(self, data, task, self.prepare_rows(data, task))
+        with self._seeded(fresh=True):
+            self.base = FittedBase.of(self, data, task, self.prepare_rows(data, task))
         return self
 
     def partial_fit_base(
@@ -158,7 +186,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             y: their labels, unless `base` has them.
             task: what is learnt for; a common case when None.
         """
-        part = as_data(base, y)
+        with self._seeded():
+            self._learn_part(as_data(base, y), task)
+        return self
+
+    def _learn_part(self, part: MultiViewData, task: TaskSpec | None) -> None:
         if isinstance(self.base, FittedBase) and isinstance(self.base.stream, BaseStream):
             stream = self.base.stream
         elif self.base is None:
@@ -169,11 +201,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "added to it; set base=None first to begin a new one"
             )
         self.base = stream.update(part).finish(self, task, choose=False)
-        return self
 
     def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
         """Take what a stream of this method has gathered as the base set; `task` as above."""
-        self.base = stream.finish(self, task)
+        with self._seeded():
+            self.base = stream.finish(self, task)
         return self
 
     def _refuse_no_labels(self) -> None:
@@ -209,7 +241,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "supports are of one class only; at least two are needed (use partial_fit to give "
                 "them one after the other)"
             )
-        return self._take(support, self.with_new_views(self._prepared_for(support), support))
+        with self._seeded(fresh=not isinstance(self.base, FittedBase)):
+            prepared = self._prepared_for(support)
+        return self._take(support, self.with_new_views(prepared, support))
 
     def partial_fit(self: Self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Add shots or classes to what `fit` got, without learning from base classes again.
@@ -232,7 +266,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             strange = set(support.classes.tolist()) - set(np.asarray(classes).tolist())
             if strange:
                 raise FewviewError(f"label {next(iter(strange))!r} is not among the given classes")
-        return self._take(support, known or self._prepared_for(support))
+        with self._seeded():
+            prepared = known or self._prepared_for(support)
+        return self._take(support, prepared)
 
     def _supports(self, X: Any, y: Any) -> MultiViewData:
         support = labelled_data(
@@ -335,7 +371,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """The supports given to `fit` and some queries as one scaled task on the device."""
         known = self.scaled(self.support_, self.prepared_, "support")
         asked = self.scaled(query, self.prepared_, "query")
-        seed = combine(np.array([self.random_state], dtype=np.uint64), stream_key("estimator"))
+        number = self.random_state if isinstance(self.random_state, Integral) else self.seed_
+        seed = combine(np.array([number], dtype=np.uint64), stream_key("estimator"))
         return EpisodeBatch(
             support=tuple(view[None] for view in known.views),
             query=tuple(view[None] for view in asked.views),
@@ -496,7 +533,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             task = usual_task(rows)
             fitted = hasattr(self, "prepared_")
             state = (self.prepared_ if fitted else self.prepare_base(rows, task)).state
-        limits: Thresholds = set_thresholds(self.settled(state), rows, task)
+        with self._seeded():
+            limits: Thresholds = set_thresholds(self.settled(state), rows, task)
         return limits
 
     def explain(self, X: Any) -> Explanation:
@@ -569,6 +607,10 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             >>> load_model(path).predict([[8.0]]).tolist()
             ['dog']
         """
+        with self._seeded():
+            self._write(Path(path), supports, base_rows)
+
+    def _write(self, path: Path, supports: bool, base_rows: bool) -> None:
         base = self._learnt_base()
         fitted = hasattr(self, "support_") and supports
         if base is None and not fitted:
@@ -594,7 +636,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             "prepared": writer.prepared(self.prepared_, "alone") if alone else None,
             "support": writer.data(self.support_, "support") if fitted else None,
         }
-        write_file(Path(path), document, writer.arrays)
+        write_file(path, document, writer.arrays)
 
     def _learnt_base(self) -> FittedBase | None:
         """What there is to write about base classes."""
