@@ -386,3 +386,50 @@ def test_a_base_class_among_the_supports_is_refused(invoke: Invoke, tables: list
     )
     assert code == 2
     assert "must not overlap" in errors
+
+
+def test_one_command_from_folder_to_predictions(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of mice, with the key and the group under names of their own."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    groups = [*np.repeat(list("PQRST"), 8), *"AABB", *[""] * 10]
+    truth = [*np.repeat(list("PQRST"), 8), *"AABB", *"ABABABABAB"]
+    (tmp_path / "mice").mkdir()
+    centres = 6 * rng.normal(size=(7, 3))
+    blood, scan = ["mouse,group,diet,x,y"], ["mouse,z"]
+    for row, (group, name) in enumerate(zip(groups, truth, strict=True)):
+        place = "PQRSTAB".index(name)
+        x, y, z = centres[place] + rng.normal(size=3)
+        diet = ["hay", "corn", "meat", "oats", "rice", "peas", "fish"][place]
+        blood.append(f"m{row},{group},{diet if row % 3 else ''},{x},{y if row % 5 else ''}")
+        scan += [f"m{row},{z}"] if row % 4 else []
+    (tmp_path / "mice" / "blood.csv").write_text("\n".join(blood) + "\n")
+    (tmp_path / "mice" / "scan.csv").write_text("\n".join(scan) + "\n")
+    command = ("predict", "--data", "mice", "--key", "mouse", "--labels", "group", "-o", "p.csv")
+    code, out, errors = invoke(*command, "--new", "A,B", "--seconds", "0")
+    assert code == 0, errors
+    assert "5 known classes with 40 samples; 2 new classes (A, B) with 4 labelled" in errors
+    assert "10 samples to predict" in errors
+    assert "expect about " in errors
+    assert "empty cells, filled with means of the known classes" in errors
+    assert errors.rstrip().splitlines()[-1].startswith("next: ")
+    assert "written: p.csv (10 predictions, 2 classes)" in out
+    with (tmp_path / "p.csv").open() as file:
+        found = {row["id"]: row["label"] for row in csv.DictReader(file)}
+    assert list(found) == [f"m{row}" for row in range(44, 54)]
+    assert sum(found[f"m{row}"] == truth[row] for row in range(44, 54)) >= 8
+    code, _, errors = invoke(*command, "--method", "proto")  # A and B have fewest samples
+    assert code == 0, errors
+    assert "which have the fewest" in errors
+    for more, message in (
+        (("--model", "a.model"), "--data holds everything"),
+        (("--new", "A,C"), "--new C: no labelled sample is of this class"),
+    ):
+        code, _, errors = invoke(*command, *more)
+        assert code == 2
+        assert message in errors
+    code, _, errors = invoke("predict", "-o", "p.csv")
+    assert code == 2
+    assert "give --query" in errors

@@ -9,11 +9,13 @@ import typer
 
 from fewview.cli._declared import Device, Force, takes
 from fewview.cli._fit import read_samples, say
-from fewview.cli._text import shows
+from fewview.cli._text import shows, suggest
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
+    from fewview.evaluate._advice import Advice
+    from fewview.evaluate._divided import Divided
     from fewview.samples._data import MultiViewData
 
 # How texts begin that spreadsheets run.
@@ -23,6 +25,8 @@ FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 @takes(READING)
 @shows(
+    "fewview predict --data tables/ --labels group --new A,B,C -o predictions.csv",
+    "one folder with everything: known classes, a few of A, B and C, and unlabelled samples",
     "fewview predict --model base.model --support support/ --query query/ -o predictions.csv",
     "the usual way",
     "fewview predict --model base.model --support support/ --query query/ -o p.csv --reject 0.05",
@@ -31,19 +35,43 @@ FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
     "without a model of base classes",
 )  # fmt: skip
 def predict(
-    query: Annotated[str, typer.Option(metavar="DATA", help="Samples to classify.")],
     output: Annotated[
         str,
         typer.Option(
             "--output", "-o", metavar="FILE", help="Predictions: .csv, .json or .parquet."
         ),
     ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="One folder or file with everything: labelled samples of known and of new "
+            "classes, and unlabelled ones, which are classified into the new classes.",
+        ),
+    ] = None,
+    new: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="With --data: the new classes. Default: those with at most 5 labelled samples.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            help="With --data and without --method: after this time no other method is tried."
+        ),
+    ] = 60.0,
+    query: Annotated[str | None, typer.Option(metavar="DATA", help="Samples to classify.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="FILE", help="What 'fewview fit' wrote.")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="Instead of --model: a method that works without base classes."),
+        typer.Option(
+            help="Instead of --model: a method that works without base classes; with --data, the "
+            "method to use instead of the best one."
+        ),
     ] = None,
     support: Annotated[
         str | None,
@@ -92,6 +120,9 @@ def predict(
     rejected; for methods that look at queries together also probability_alone, the probability of
     the most probable class if the sample were the only query. Labels are as in the supports; labels
     of the queries are optional and only used to print the accuracy.
+
+    With --data, one folder or file is divided into known classes, supports and queries; the method
+    is chosen on the known classes, and how many predictions will be right is told.
     """
     from fewview.ground._rows import save
     from fewview.ground._whole_files import check_output
@@ -100,7 +131,106 @@ def predict(
     form = FORMATS.get(target.suffix.lower())
     if form is None:
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
-    check_output(output, [model, support, query], force)
+    check_output(output, [data, model, support, query], force)
+    advice = divided = None
+    if data is not None:
+        if model or support or query:
+            _refuse("--data holds everything; leave out --model, --support and --query")
+        clf, divided, advice = _from_one_table(data, new, method, seconds, device, reading)
+        samples = divided.query
+    else:
+        clf, samples = _from_parts(model, method, support, query, reject, device, reading)
+    samples = samples.like(clf.prepared_.reference, query or "queries")
+    _tell_unused(clf, samples)
+    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
+    reasons = clf.explain(samples.with_labels(None)) if explain else None
+    safe = spreadsheet_safe and form == "csv"
+    written = [_written(row, form, safe) for row in rows]
+    save(written, list(written[0]) if written else [], form, target)
+    print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
+    if reasons is not None:
+        table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
+        lines = reasons.rows()
+        save(lines, list(lines[0]) if lines else [], "csv", table)
+        reasons.save(picture)
+        print(f"written: {table}")
+        print(f"written: {picture}")
+    _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
+    if divided is not None:
+        from fewview.evaluate._divided import expectation
+
+        best = [max(row[f"p_{label}"] for label in clf.classes_.tolist()) for row in rows]
+        say(expectation(advice, divided, sum(best) / len(best)))
+    if not explain:
+        suggest("the same with --explain, for the reasons behind every prediction")
+
+
+def _from_one_table(
+    data: str,
+    new: str | None,
+    method: str | None,
+    seconds: float,
+    device: str,
+    reading: dict[str, Any],
+) -> tuple[Method, Divided, Advice | None]:
+    """Divide one table, choose a method in the time given, and fit it."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from fewview.cli._bar import make_progress
+    from fewview.engine._fitted import usual_task
+    from fewview.engine._registry import create
+    from fewview.evaluate._divided import choose_method, divide
+
+    samples = read_samples(data, **reading)
+    say(f"{samples}")
+    parts = divide(samples, None if new is None else [name.strip() for name in new.split(",")])
+    known = "no known classes" if parts.base is None else (
+        f"{len(parts.base.classes)} known classes with {len(parts.base)} samples"
+    )  # fmt: skip
+    names = ", ".join(map(str, parts.support.classes.tolist()))
+    say(
+        f"{known}; {parts.way} new classes ({names}) with {len(parts.support)} labelled samples"
+        f"{', which have the fewest (--new names others)' if parts.guessed else ''}; "
+        f"{len(parts.query)} samples to predict"
+    )
+    advice = None
+    if method is None:
+        say(f"trying methods on known classes; no new one is begun after {seconds:.0f} s")
+        with TemporaryDirectory() as folder:
+            store = str(Path(folder) / "results.sqlite")
+            advice, remark = choose_method(parts, seconds, store, make_progress())
+        if remark:
+            say(remark)
+        usual = "marginal" if parts.base is not None else "proto"
+        method = usual if advice is None else advice.method
+        say(f"method: {method}" if advice is None else advice.sentence)
+    clf = create(method, device=device)
+    if parts.base is not None:
+        task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
+        clf.fit_base(parts.base, task=task)
+    clf.fit(parts.support)
+    if parts.query.empty_cells:
+        source = "the supports" if parts.base is None else "the known classes"
+        say(f"queries: {parts.query.empty_cells} empty cells, filled with means of {source}")
+    return clf, parts, advice
+
+
+def _from_parts(
+    model: str | None,
+    method: str | None,
+    support: str | None,
+    query: str | None,
+    reject: float | None,
+    device: str,
+    reading: dict[str, Any],
+) -> tuple[Method, MultiViewData]:
+    """Read a model or make a method, fit it to the supports, and read the queries."""
+    if query is None:
+        _refuse(
+            "give --query with the samples to classify (and --model and --support), or --data with "
+            "one folder or file that holds everything"
+        )
     clf = _classifier(model, method, device)
     if reject is not None and clf.base is None:
         _refuse(
@@ -127,22 +257,7 @@ def predict(
     if samples.empty_cells:
         source = "the supports" if clf.base is None else "the base set"
         say(f"queries: {samples.empty_cells} empty cells, filled with means of {source}")
-    samples = samples.like(clf.prepared_.reference, query)
-    _tell_unused(clf, samples)
-    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
-    reasons = clf.explain(samples.with_labels(None)) if explain else None
-    safe = spreadsheet_safe and form == "csv"
-    written = [_written(row, form, safe) for row in rows]
-    save(written, list(written[0]) if written else [], form, target)
-    print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
-    if reasons is not None:
-        table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
-        lines = reasons.rows()
-        save(lines, list(lines[0]) if lines else [], "csv", table)
-        reasons.save(picture)
-        print(f"written: {table}")
-        print(f"written: {picture}")
-    _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
+    return clf, samples
 
 
 def _read_alike(

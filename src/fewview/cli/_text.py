@@ -48,6 +48,11 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, soft_wrap=False, highlight=False)
 
 
+def suggest(command: str) -> None:
+    """End a command by naming the next one; for people, not for pipes."""
+    print(f"next: {command}", file=sys.stderr)
+
+
 def print_table(
     header: Line, lines: Sequence[Line], *, title: str = "", right: Sequence[int] = ()
 ) -> None:
