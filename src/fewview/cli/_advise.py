@@ -9,7 +9,7 @@ import typer
 
 from fewview.cli._declared import DataDir, Jobs, takes
 from fewview.cli._fit import read_samples, say
-from fewview.cli._text import print_table, shows
+from fewview.cli._text import print_table, shows, suggest
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def advise(
     print(f"written: {page}")
     print(f"written: {store}")
     sys.stdout.flush()
+    suggest(f"fewview fit --base {data} --method {advice.method} -o base.model")
     report_failures(advice.outcome)
 
 

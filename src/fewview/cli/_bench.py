@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import print_table, shows
+from fewview.cli._text import leads_to, print_table, shows
 from fewview.ground._flags import BENCH, READING, RUNNING
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fewview.samples._data import MultiViewData
 
 
+@leads_to("fewview results --compare, or fewview report -o report.html")
 @takes({**BENCH, **READING})
 @shows(
     "fewview bench digits", "Proto on the embedded data",

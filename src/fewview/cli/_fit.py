@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import Device, Force, takes
-from fewview.cli._text import shows
+from fewview.cli._text import leads_to, shows
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def read_samples(path: str, like: MultiViewData | None = None, **reading: Any) -
     return MultiViewData.read(path, like=like, **reading)
 
 
+@leads_to("fewview predict --model {output} --support DATA --query DATA -o predictions.csv")
 @takes(READING)
 @shows(
     "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",
