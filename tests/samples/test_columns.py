@@ -63,7 +63,7 @@ def test_what_is_new_is_told_with_counts_and_the_width_stays() -> None:
     with pytest.warns(FewviewWarning) as told:
         rows = later.like(base, "query")
     (message,) = [str(warning.message) for warning in told]
-    assert "1 learnt column is not there and count as empty ('x')" in message
+    assert "1 learnt column is not there, taken for empty ('x')" in message
     assert "1 column is new and left out ('z')" in message
     assert "3 cells hold categories" in message
     assert "leaf: 'mouldy' 2 times" in message

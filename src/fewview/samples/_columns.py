@@ -205,6 +205,11 @@ class Differences:
     unknown: dict[str, Counter[str]] = field(default_factory=dict)
     what: str = ""
 
+    @property
+    def title(self) -> str:
+        """How messages call the view."""
+        return f"{self.what}: view {self.view!r}" if self.what else f"view {self.view!r}"
+
     def columns(self, known: Sequence[str], found: Sequence[str]) -> None:
         """Compare names; none in common is an error."""
         names, there = set(known), set(found)
@@ -226,8 +231,8 @@ class Differences:
         parts = []
         if self.gone:
             parts.append(
-                f"{_many(len(self.gone), 'learnt column is', 'learnt columns are')} not there and "
-                f"count as empty ({shorten(map(repr, self.gone), 3)})"
+                f"{_many(len(self.gone), 'learnt column is', 'learnt columns are')} not there, "
+                f"taken for empty ({shorten(map(repr, self.gone), 3)})"
             )
         if self.new:
             parts.append(
@@ -246,9 +251,7 @@ class Differences:
                 f"was learnt about ({shorten(listed, 3)}), counted as none of the known ones"
             )
         if parts:
-            who = f"{self.what}: " if self.what else ""
-            text = f"{who}view {self.view!r}: {'; '.join(parts)}"
-            warnings.warn(text, FewviewWarning, stacklevel=2)
+            warnings.warn(f"{self.title}: {'; '.join(parts)}", FewviewWarning, stacklevel=2)
 
 
 def _many(count: int, one: str, many: str) -> str:
@@ -314,7 +317,7 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
         if value is None:
             wanted = "dates such as 2024-05-31" if column.kind == "date" else "numbers"
             raise FewviewError(
-                f"view {told.view!r}: column {column.name!r} holds {text!r}; it was learnt with "
+                f"{told.title}: column {column.name!r} holds {text!r}; it was learnt with "
                 f"{wanted}, so correct the cell or leave it empty"
             )
         out[row] = value
