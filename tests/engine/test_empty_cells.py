@@ -100,3 +100,37 @@ def test_a_model_of_an_earlier_version_fills_with_its_shift() -> None:
     rows[reference.view_names[0]][1, 0] = NAN
     done = old.base.prepared.scaling.transform(MultiViewData(rows), np.float64)
     assert np.isfinite(done.view(reference.view_names[0])).all()
+
+
+def test_one_query_as_dicts_arrays_or_series() -> None:
+    frames, labels = plants(20, ["a", "b", "c", "d"], 0)
+    clf = create("proto").fit_base(MultiViewData(frames, labels))
+    support = {
+        "leaf": pd.DataFrame({"leaf": ["dry", "old"], "size": [4.0, 5.0]}),
+        "stem": pd.DataFrame({"long": [12.0, 15.0], "cut": ["no", "no"]}),
+    }
+    clf.fit(support, ["e", "f"])
+    rows = {"leaf": {"size": 4.1, "leaf": "dry"}, "stem": {"long": 12.2, "cut": "no"}}
+    wanted = clf.predict_proba({view: pd.DataFrame([row]) for view, row in rows.items()})
+    assert wanted[0, 0] > 0.5
+    assert np.array_equal(clf.predict_proba(rows), wanted)
+    series = {view: pd.Series(row) for view, row in rows.items()}
+    assert np.array_equal(clf.predict_proba(series), wanted)
+    numbers = MultiViewData({"leaf": pd.DataFrame([rows["leaf"]])}, like=clf.prepared_.reference)
+    arrays = {"leaf": numbers.view("leaf")[0], "stem": None}
+    assert np.array_equal(clf.predict_proba(arrays), clf.predict_proba({"leaf": rows["leaf"]}))
+    assert clf.predictions({"leaf": rows["leaf"], "stem": None})[0]["views"] == "leaf"
+
+
+def test_predictions_come_with_ids() -> None:
+    rng = np.random.default_rng(0)
+    base = MultiViewData({"a": rng.normal(size=(60, 3))}, np.repeat(list("pqrstu"), 10))
+    query = MultiViewData({"a": rng.normal(size=(4, 3))}, ids=["k", "l", "m", "n"])
+    clf = create("marginal").fit_base(base).fit({"a": rng.normal(size=(4, 3))}, list("xxyy"))
+    rows = clf.predictions(query, reject=0.05)
+    assert [row["id"] for row in rows] == ["k", "l", "m", "n"]
+    proba = clf.predict_proba(query)
+    for row, (one, two) in zip(rows, proba, strict=True):
+        assert (row["p_x"], row["p_y"]) == (round(one, 6), round(two, 6))
+        assert row["label"] in ("unknown" if row["rejected"] else "x" if one > two else "y")
+        assert "probability_alone" in row

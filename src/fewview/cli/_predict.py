@@ -142,7 +142,7 @@ def predict(
         clf, samples = _from_parts(model, method, support, query, reject, device, reading)
     samples = samples.like(clf.prepared_.reference, query or "queries")
     _tell_unused(clf, samples)
-    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
+    rows = clf.predictions(samples, reject, reject_label, alone=alone)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
     safe = spreadsheet_safe and form == "csv"
     written = [_written(row, form, safe) for row in rows]
@@ -313,46 +313,6 @@ def _classifier(model: str | None, method: str | None, device: str) -> Method:
     from fewview.engine._registry import create
 
     return create(method or "", device=device)
-
-
-def prediction_rows(
-    clf: Method,
-    query: MultiViewData,
-    reject: float | None,
-    reject_label: str,
-    alone: bool = False,
-) -> list[dict[str, Any]]:
-    """One row per query: id, label, probabilities, views, rejected, and what it would say alone.
-
-    The latter is left out where a query is alone anyway, and where it takes long and is not asked
-    for.
-    """
-    from fewview.engine._contract import Contract
-    from fewview.engine._rejection import rejection_label
-
-    quick = type(clf).scores_alone is not Contract.scores_alone
-    by_itself = clf.proba_alone(query) if clf.looks_together and (quick or alone) else None
-    proba = clf.predict_proba(query)
-    gone = [False] * len(query) if reject is None else clf.rejected(query, reject).tolist()
-    unknown = None if reject is None else rejection_label(clf.classes_, reject_label)
-    ids = range(len(query)) if query.ids is None else query.ids.tolist()
-    classes = clf.classes_.tolist()
-    rows = []
-    for row, name in enumerate(ids):
-        entry: dict[str, Any] = {
-            "id": name,
-            "label": unknown if gone[row] else classes[int(proba[row].argmax())],
-        }
-        for code, label in enumerate(classes):
-            entry[f"p_{label}"] = round(float(proba[row, code]), 6)
-        entry["views"] = "+".join(
-            view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
-        )
-        entry["rejected"] = gone[row]
-        if by_itself is not None:
-            entry["probability_alone"] = round(float(by_itself[row, proba[row].argmax()]), 6)
-        rows.append(entry)
-    return rows
 
 
 def _written(row: dict[str, Any], form: str, safe: bool) -> dict[str, Any]:

@@ -492,6 +492,56 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         label = rejection_label(self.classes_, reject_label)
         return with_label(out, self.rejected(X, reject), label)
 
+    def predictions(
+        self,
+        X: Any,
+        reject: float | None = None,
+        reject_label: Hashable = None,
+        *,
+        alone: bool = False,
+    ) -> list[dict[str, Any]]:
+        """One row per query: its id, label, probabilities and views, as the command line writes it.
+
+        Args:
+            X: queries, as for `predict`.
+            reject: see `predict`.
+            reject_label: see `predict`.
+            alone: add `probability_alone` also where every query takes one more pass.
+
+        Returns:
+            Dicts with the keys id (the number of the row without ids), label, p_<class>, views,
+            rejected, and for methods that look at queries together probability_alone.
+
+        Example:
+            >>> from fewview import Proto
+            >>> clf = Proto().fit({"a": [[0.0], [9.0]]}, ["cat", "dog"])
+            >>> clf.predictions({"a": {"0": 8.0}})[0]["label"]
+            'dog'
+        """
+        query = as_data(X, like=self.prepared_.reference if hasattr(self, "prepared_") else None)
+        query = query.with_labels(None)
+        quick = type(self).scores_alone is not Contract.scores_alone
+        by_itself = self.proba_alone(query) if self.looks_together and (quick or alone) else None
+        proba = self.predict_proba(query)
+        gone = [False] * len(query) if reject is None else self.rejected(query, reject).tolist()
+        unknown = None if reject is None else rejection_label(self.classes_, reject_label)
+        ids = range(len(query)) if query.ids is None else query.ids.tolist()
+        classes = self.classes_.tolist()
+        rows = []
+        for row, name in enumerate(ids):
+            best = int(proba[row].argmax())
+            entry: dict[str, Any] = {"id": name, "label": unknown if gone[row] else classes[best]}
+            for code, label in enumerate(classes):
+                entry[f"p_{label}"] = round(float(proba[row, code]), 6)
+            entry["views"] = "+".join(
+                view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
+            )
+            entry["rejected"] = gone[row]
+            if by_itself is not None:
+                entry["probability_alone"] = round(float(by_itself[row, best]), 6)
+            rows.append(entry)
+        return rows
+
     def rejected(self, X: Any, rate: float = 0.05) -> NDArray[np.bool_]:
         """Whether queries look like none of the classes, bool [n_query].
 
