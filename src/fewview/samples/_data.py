@@ -323,7 +323,11 @@ class MultiViewData:
             for view, names in item.columns.items():
                 if set(columns.setdefault(view, names)) != set(names):
                     raise FewviewError(f"view {view!r} has different columns in different parts")
-        order = {view: plain_columns(names) for view, names in columns.items()} | kinds
+        order = {
+            view: plain_columns(names)
+            for view, names in columns.items()
+            if view not in kinds and any(i.columns.get(view, names) != names for i in items)
+        }
         items = [item._recoded(order) for item in items]
         blocks = {
             view: np.concatenate([item._block(view, width) for item in items])
@@ -624,6 +628,8 @@ class MultiViewData:
         wanted = {
             view: reference.kinds.get(view) or plain_columns(names)
             for view, names in reference.columns.items()
+            if self.columns.get(view, names) != names
+            or self.kinds.get(view) != reference.kinds.get(view)
         }
         return self._recoded(wanted, what)
 
