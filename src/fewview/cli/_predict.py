@@ -210,9 +210,7 @@ def _from_one_table(
         task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
         clf.fit_base(parts.base, task=task)
     clf.fit(parts.support)
-    if parts.query.empty_cells:
-        source = "the supports" if parts.base is None else "the known classes"
-        say(f"queries: {parts.query.empty_cells} empty cells, filled with means of {source}")
+    _tell_empty(parts.query, "the supports" if parts.base is None else "the known classes")
     return clf, parts, advice
 
 
@@ -254,9 +252,7 @@ def _from_parts(
         _refuse("give --support: a few labelled samples of every class")
     if samples is None:
         samples = _read_queries(query, reading, clf.prepared_.reference)
-    if samples.empty_cells:
-        source = "the supports" if clf.base is None else "the base set"
-        say(f"queries: {samples.empty_cells} empty cells, filled with means of {source}")
+    _tell_empty(samples, "the supports" if clf.base is None else "the base set")
     return clf, samples
 
 
@@ -294,6 +290,14 @@ def _read_queries(
         samples = read_samples(path, like, **{**reading, "labels": None}).with_labels(None)
         say(f"queries are read without labels: {problem}")
         return samples
+
+
+def _tell_empty(samples: MultiViewData, source: str) -> None:
+    """Say how many cells were empty, and what is put there."""
+    count = samples.empty_cells
+    if count:
+        cells = "1 empty cell" if count == 1 else f"{count} empty cells"
+        say(f"queries: {cells}, filled with means of {source}")
 
 
 def _tell_unused(clf: Method, samples: MultiViewData) -> None:
