@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Titles of the groups in the menu and the pages in them. A page of docs/ that stands nowhere here
 # fails the build.
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("start", "own-data", "formats", "predict", "questions"),
+    "Start": ("start", "own-data", "formats", "predict", "wrong-inputs", "questions"),
     "Understand": (
         "missing-rate",
         "which-method",

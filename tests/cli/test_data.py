@@ -78,4 +78,5 @@ def test_labels_by_name(tmp_path: Path) -> None:
 
 def test_info_of_a_file_shows_it(tmp_path: Path) -> None:
     sample().write(tmp_path / "a.h5mu")
-    assert call("info", tmp_path / "a.h5mu") == call("show", tmp_path / "a.h5mu")
+    found, wanted = (call(name, tmp_path / "a.h5mu") for name in ("info", "show"))
+    assert found.partition("next: ")[0] == wanted.partition("next: ")[0]

@@ -104,15 +104,14 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
         NpyFolder.open(tmp_path)
 
 
-@pytest.mark.parametrize(("value", "message"), [(np.nan, "partly NaN"), (np.inf, "infinite")])
-def test_bad_numbers_are_named(tmp_path: Path, value: float, message: str) -> None:
+def test_bad_numbers_are_named(tmp_path: Path) -> None:
     block = np.zeros((10, 2), dtype=np.float32)
-    block[7, 1] = value
+    block[7, 1] = np.inf
     np.save(tmp_path / "image.npy", block)
     np.save(tmp_path / "labels.npy", np.zeros(10, dtype=int))
     parts = NpyFolder.open(tmp_path).parts(5)
     next(parts)
-    with pytest.raises(FewviewError, match=f"samples 5 to 9.*{message}"):
+    with pytest.raises(FewviewError, match=r"samples 5 to 9.*infinite"):
         next(parts)
 
 

@@ -475,3 +475,70 @@ def test_values_and_shapes(draw: st.DataObject) -> None:
     assert data.ids is not None
     assert data.ids.tolist() == names
     assert labels_of(data) == labels
+
+
+# ------------------------------------------------------------------ before version 0.7
+
+
+def old_file(path: Path, sparse: str | None) -> None:
+    """A file as anndata 0.6 wrote it: tables of records, categories in `uns`."""
+    import scipy.sparse
+
+    block = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0], [4.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
+    obs = np.zeros(4, dtype=[("index", "S2"), ("kind", "i1"), ("depth", "f8")])
+    obs["index"], obs["kind"], obs["depth"] = [b"c1", b"c2", b"c3", b"c4"], [0, 1, -1, 1], 2.5
+    var = np.zeros(3, dtype=[("index", "S2"), ("n", "i8")])
+    var["index"] = [b"g1", b"g2", b"g3"]
+    obsm = np.zeros(4, dtype=[("X_pca", "f8", (2,))])
+    obsm["X_pca"] = np.arange(8.0).reshape(4, 2)
+    with h5py.File(path, "w") as file:
+        file["obs"], file["var"], file["obsm"] = obs, var, obsm
+        file["uns/kind_categories"] = np.array([b"B", b"T"])
+        if sparse is None:
+            file["X"] = block
+            return
+        matrix = (
+            scipy.sparse.csr_matrix(block) if sparse == "csr" else scipy.sparse.csc_matrix(block)
+        )
+        group = file.create_group("X")
+        group.attrs["h5sparse_format"], group.attrs["h5sparse_shape"] = sparse, block.shape
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(matrix, name)
+
+
+@pytest.mark.parametrize("sparse", [None, "csr", "csc"])
+def test_files_of_anndata_before_0_7(tmp_path: Path, sparse: str | None) -> None:
+    import anndata
+
+    file = tmp_path / "old.h5ad"
+    old_file(file, sparse)
+    data = MultiViewData.read(file, labels="kind")
+    assert data.labels is not None
+    assert data.labels.tolist() == ["B", "T", None, "T"]
+    assert data.ids is not None
+    assert data.ids.tolist() == ["c1", "c2", "c3", "c4"]
+    assert data.columns == {"X": ("g1", "g2", "g3")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = anndata.read_h5ad(file)
+    dense = known.X if sparse is None else known.X.toarray()
+    np.testing.assert_array_equal(data.view("X"), dense)
+    np.testing.assert_array_equal(data.view("X_pca"), known.obsm["X_pca"])
+    assert [x if isinstance(x, str) else None for x in known.obs["kind"]] == data.labels.tolist()
+
+
+def test_damaged_files_of_anndata_before_0_7(tmp_path: Path) -> None:
+    file = tmp_path / "old.h5ad"
+    old_file(file, "csr")
+    with h5py.File(file, "a") as content:
+        content["X/indptr"][-1] = 99
+    with pytest.raises(FewviewError, match="not a valid sparse matrix"):
+        MultiViewData.read(file, labels="kind")
+    old_file(file, None)
+    with h5py.File(file, "a") as content:
+        rows = content["obs"][()]
+        rows["kind"] = 7
+        del content["obs"]
+        content["obs"] = rows
+    with pytest.raises(FewviewError, match="obs/kind has codes that are no categories"):
+        MultiViewData.read(file, labels="kind")

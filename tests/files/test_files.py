@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 import fewview.files._tables as tables
 from fewview.files import kept_reader, npz_keys, read_npz_column
-from fewview.ground._errors import FewviewError
+from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 
 read, write = MultiViewData.read, MultiViewData.write
@@ -369,7 +369,8 @@ def test_a_table_may_be_added_to_a_written_folder(tmp_path: Path) -> None:
 def test_partial_rows_reach_the_files(tmp_path: Path) -> None:
     put(tmp_path, a="id,x,y\np,1,\nq,3,4\n")
     with pytest.raises(FewviewError, match=r"view 'a': line 2 \(id p\) partly NaN"):
-        read(tmp_path)
+        read(tmp_path, partial_rows="error")
+    assert read(tmp_path).empty_cells == 1
     assert read(tmp_path, partial_rows="mean").view("a").tolist() == [[1.0, 4.0], [3.0, 4.0]]
     with pytest.raises(FewviewError, match="partial_rows='no'"):
         read(tmp_path, partial_rows="no")  # type: ignore[arg-type]
@@ -380,7 +381,7 @@ def test_partial_rows_reach_the_files(tmp_path: Path) -> None:
 CSV: dict[str, tuple[dict[str, str], str]] = {
     "empty file": ({"a": ""}, r"a\.csv: the file is empty"),
     "only a header": ({"a": "id,x\n"}, r"a\.csv has no rows"),
-    "no id": ({"a": "x,y\n1,2\n"}, r"a\.csv: no column 'id' \(it has 'x', 'y'\); rename"),
+    "no id": ({"a": "x,y\n1,2\n"}, r"a\.csv: no column 'id' .*'y'\); name the column .*--key"),
     "two ids": ({"a": "id,id\n1,2\n"}, r"a\.csv: column 'id' occurs twice"),
     "no features": ({"a": "id\n1\n"}, r"a\.csv: has no columns besides 'id'"),
     "semicolons": ({"a": "id;x\n1;2\n"}, r"a\.csv: .*semicolons"),
@@ -390,9 +391,12 @@ CSV: dict[str, tuple[dict[str, str], str]] = {
         r"a\.csv: id 'p' occurs in line 2 and line 4; keep one row",
     ),
     "no id in a line": ({"a": "id,x\n,1\n"}, r"a\.csv: line 2 has no key"),
-    "text": ({"a": "id,x,y\np,1,2\nq,1,abc\n"}, r"a\.csv: column 'y', line 3 holds 'abc'"),
-    "underscores": ({"a": "id,x\np,1_000\n"}, r"a\.csv: column 'x', line 2 holds '1_000'"),
-    "decimal commas": ({"a": 'id,x\np,"1,5"\n'}, r"a\.csv: column 'x', line 2 holds '1,5'"),
+    "text": (
+        {"a": "id,x\n" + "".join(f"p{k},{k}\n" for k in range(11)) + "q,abc\n"},
+        r"view 'a': column 'x', line 13 holds 'abc', and most other cells hold numbers",
+    ),
+    "underscores": ({"a": "id,x\np,1_000\n"}, r"view 'a': column 'x', line 2 holds '1_000'"),
+    "decimal commas": ({"a": 'id,x\np,"1,5"\n'}, r"view 'a': column 'x', line 2 holds '1,5'"),
     "infinity": ({"a": "id,x\np,inf\n"}, r"view 'a': line 2 \(id p\), column 'x' is infinite"),
     "too short a line": ({"a": "id,x\np\n"}, r"a\.csv: line 2 has 1 cells, the header 2"),
     "too long a line": ({"a": "id,x\np,1\nq,2,3\n"}, r"a\.csv: line 3 has 3 cells"),
@@ -407,7 +411,7 @@ CSV: dict[str, tuple[dict[str, str], str]] = {
         r"labels\.csv: id 'p' occurs in line 2 and line 3",
     ),
     "labels without label": (
-        {"a": "id,x\np,1\n", "labels": "id,class\np,1\n"},
+        {"a": "id,x\np,1\n", "labels": "id,class,age\np,1,2\n"},
         r"labels\.csv: no column 'label'",
     ),
     "manifest": ({"a": "id,x\np,1\n", "fewview.json": "{}"}, r"fewview\.json is damaged"),
@@ -501,7 +505,7 @@ def test_bad_parquet(tmp_path: Path) -> None:
     for table, message in (
         ({"x": [1.0]}, r"a\.parquet: no column 'id'"),
         ({"id": ["p"]}, r"a\.parquet: has no columns besides"),
-        ({"id": ["p", "q"], "x": [None, "t"]}, r"a\.parquet: column 'x', row 1 holds 't'"),
+        ({"id": ["p", "q"], "x": [None, [1]]}, r"a\.parquet: column 'x', row 1 holds \[1\]"),
         ({"id": ["p", "p"], "x": [1, 2]}, r"a\.parquet: id 'p' occurs in row 0 and row 1"),
         ({"id": ["p", None], "x": [1, 2]}, r"a\.parquet: row 1 has no key"),
         (
@@ -604,7 +608,6 @@ NPZ: dict[str, tuple[bytes, str]] = {
         archive(view_a=ONE, ids=np.frombuffer(b"\xff" * 8, dtype="<U1")),
         "array ids holds bytes that are not text",
     ),
-    "partly NaN": (archive(view_a=np.array([[1.0, np.nan]])), "view 'a': row 0 partly NaN"),
     "infinity": (archive(view_a=np.array([[np.inf]])), "view 'a': row 0, column 0 is infinite"),
     "bad name of a view": (zipped("view_../a.npy", npy((0, 1))), r"view name '\.\./a'"),
     "a gigantic array": (
@@ -784,10 +787,10 @@ def test_labels_by_name(tmp_path: Path) -> None:
     put(folder, a="id,x\n1,5\n", labels="id,label,sex\n1,p,f\n")
     assert read(folder).labels.tolist() == ["p"]  # type: ignore[union-attr]
     assert read(folder, labels="sex").labels.tolist() == ["f"]  # type: ignore[union-attr]
-    with pytest.raises(FewviewError, match=r"labels\.csv: no column 'age' \(it has 'id', 'label'"):
+    with pytest.raises(FewviewError, match=r"--labels age: neither labels\.csv nor a table has"):
         read(folder, labels="age")
     (folder / "labels.csv").unlink()
-    with pytest.raises(FewviewError, match=r"no file labels\.csv with the column 'sex'"):
+    with pytest.raises(FewviewError, match=r"--labels sex: no table has a column 'sex'"):
         read(folder, labels="sex")
 
 
@@ -914,3 +917,97 @@ def test_the_methods_of_data(tmp_path: Path) -> None:
     data = MultiViewData({"a": [[1.0]]}, ["x"])
     data.write(tmp_path / "a.npz")
     assert MultiViewData.read(tmp_path / "a.npz") == data
+
+
+# ------------------------------------------------------------------ keys and labels in tables
+
+
+def test_the_key_and_the_labels_may_be_any_column(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        blood="mouse,group,x\nm1,A,1\nm2,B,2\nm3,,3\n",
+        scan="mouse,y\nm3,6\nm1,5\nm2,4\n",
+    )
+    data = read(tmp_path, key="mouse", labels="group")
+    assert data.ids is not None
+    assert data.ids.tolist() == ["m1", "m2", "m3"]
+    assert data.labels is not None
+    assert data.labels.tolist() == ["A", "B", None]
+    assert data.view_dims == {"blood": 1, "scan": 1}
+    with pytest.warns(FewviewWarning, match="told apart by the column 'mouse'"):
+        assert read(tmp_path, labels="group") == data
+    with pytest.raises(FewviewError, match=r"--labels grop: no table .*did you mean 'group'\?"):
+        read(tmp_path, key="mouse", labels="grop")
+    with pytest.raises(FewviewError, match=r"scan\.csv: no column 'group' .*--key or --labels"):
+        read(tmp_path, key="group")
+
+
+def test_labels_in_two_tables_must_agree(tmp_path: Path) -> None:
+    put(tmp_path, a="id,label,x\np,1,1\nq,,2\n", b="id,label,y\np,1,1\nq,2,2\n")
+    data = read(tmp_path)
+    assert data.labels is not None
+    assert data.labels.tolist() == [1, 2]
+    put(tmp_path, b="id,label,y\np,3,1\nq,2,2\n")
+    with pytest.raises(FewviewError, match=r"b\.csv: line 2 has label '3', and a\.csv has '1'"):
+        read(tmp_path)
+
+
+def test_labels_in_a_parquet_table(tmp_path: Path) -> None:
+    table = {"id": ["p", "q", "r"], "x": [1.0, 2.0, 3.0], "label": [4, 5, None]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    data = read(tmp_path)
+    assert data.labels is not None
+    assert data.labels.tolist() == [4, 5, None]
+    assert data.view_dims == {"a": 1}
+
+
+def test_the_only_other_column_of_a_label_file(tmp_path: Path) -> None:
+    put(tmp_path, a="id,x\np,1\nq,2\n", labels="id,illness\np,gout\nq,ague\n")
+    data = read(tmp_path)
+    assert data.labels is not None
+    assert data.labels.tolist() == ["gout", "ague"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "repair"),
+    [
+        ([" s1 ", " s2 "], "without the spaces around them 2 of 2 would match"),
+        (["2000.0", "2001.0"], "as whole numbers"),
+        (["S1", "s2"], "in small letters"),
+    ],
+)
+def test_ids_that_match_in_no_row(tmp_path: Path, ids: list[str], repair: str) -> None:
+    other = ["s1", "s2"] if not ids[0].startswith("2") else ["2000", "2001"]
+    if ids[0] == "S1":
+        ids = ["S1", "S2"]
+    put(
+        tmp_path,
+        a="id,x\n" + "".join(f"{name},1\n" for name in ids),
+        b="id,y\n" + "".join(f"{name},1\n" for name in other),
+    )
+    with pytest.raises(FewviewError) as error:
+        read(tmp_path)
+    message = str(error.value)
+    assert "no sample is in two tables" in message
+    assert repr(ids[0]) in message
+    assert repr(other[1]) in message
+    assert repair in message
+    assert "--disjoint" in message
+    assert len(read(tmp_path, disjoint=True)) == 4
+
+
+def test_long_tables_without_a_common_id_are_an_error(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        a="id,x\n" + "".join(f"p{k},1\n" for k in range(5)),
+        b="id,y\n" + "".join(f"q{k},1\n" for k in range(5)),
+    )
+    with pytest.raises(FewviewError, match=r"a\.csv has ids 'p0', 'p1', 'p2' and 2 more"):
+        read(tmp_path)
+    assert len(read(tmp_path, disjoint=True)) == 10
+
+
+def test_labels_that_match_in_no_row(tmp_path: Path) -> None:
+    put(tmp_path, a="id,x\n1,1\n2,1\n", labels="id,label\n1.0,A\n2.0,B\n")
+    with pytest.raises(FewviewError, match=r"labels\.csv: ids '1\.0'.*as whole numbers .*2 of 2"):
+        read(tmp_path)

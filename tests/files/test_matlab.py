@@ -263,8 +263,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "two cell arrays": ({"a": cells(WIDE), "b": cells(WIDE)}, r"several cell arrays \(a, b\)"),
     "nothing": ({"note": "hello"}, "no cell array X and no matrix; it has note"),
     "infinity": ({"X": cells(WIDE + np.inf)}, "view 'view0': row 0, column"),
-    "partly NaN": (
-        {"X": cells(np.array([[1.0, np.nan]]))}, "view 'view0': row 0 partly NaN"),
 }  # fmt: skip
 
 
@@ -460,3 +458,46 @@ def test_values_and_shapes(save: Save, draw: st.DataObject) -> None:
         data = read(file)
     np.testing.assert_array_equal(data.view("view0"), block)
     assert labels_of(data) == codes
+
+
+# ------------------------------------------------------------------ incomplete views
+
+
+@every_version
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_index_of_present_samples(save: Save, file: Path, turned: bool, whole: bool) -> None:
+    """Files of incomplete multi-view clustering: cell arrays `data` and `index`."""
+    full = {"a": np.arange(12.0).reshape(6, 2), "b": np.arange(18.0).reshape(6, 3)}
+    places = [[1, 2, 4, 6], [2, 3, 5]]
+    blocks = []
+    for block, place in zip(full.values(), places, strict=True):
+        part = block if whole else block[np.array(place) - 1]
+        blocks.append(part.T if turned else part)
+    index = cells(*(np.array([place], dtype=float) for place in places))
+    save(file, {"data": cells(*blocks), "index": index, "truelabel": column(1, 1, 1, 2, 2, 2)})
+    data = read(file)
+    assert data.mask.tolist() == [[s in p for p in places] for s in range(1, 7)]
+    for view, block in zip(data.view_names, full.values(), strict=True):
+        there = ~np.isnan(data.view(view)[:, 0])
+        np.testing.assert_array_equal(data.view(view)[there], block[there])
+    assert data.labels is not None
+    assert data.labels.tolist() == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ([1.0, 9.0], "lists sample 9, and there are 3 labels"),
+        ([0.0, 1.0], "samples are counted from 1"),
+        ([1.0, 1.0], "must list every sample once"),
+        ([1.5, 2.0], "by whole numbers"),
+        ([1.0], r"views do not fit .*index lists, of 3 \(view0 2 x 4 with 1\)"),
+    ],
+)
+def test_a_wrong_index(file: Path, place: list[float], message: str) -> None:
+    block = np.ones((2, 4))
+    content = {"data": cells(block), "index": cells(np.array([place])), "gt": column(1, 2, 3)}
+    save_v5(file, content)
+    with pytest.raises(FewviewError, match=message):
+        read(file)

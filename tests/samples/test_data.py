@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.utils import _safe_indexing
 
-from fewview.ground._errors import FewviewError
+from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 from fewview.samples._labels import encode_labels
 
@@ -296,11 +296,16 @@ def test_like_refuses(query: Any, message: str) -> None:
         MultiViewData(query).like(base, "query")
 
 
-def test_like_refuses_other_columns() -> None:
+def test_like_tells_of_other_columns_and_keeps_the_width() -> None:
     base = MultiViewData({"a": [[1.0, 2.0]]}, columns={"a": ["x", "y"]})
-    query = MultiViewData({"a": [[1.0, 2.0]]}, columns={"a": ["x", "z"]})
-    with pytest.raises(FewviewError, match=r"view 'a'.*y, z"):
-        query.like(base)
+    query = MultiViewData({"a": [[7.0, 5.0]]}, columns={"a": ["z", "x"]})
+    with pytest.warns(FewviewWarning, match=r"1 learnt column .*'y'.*1 column is new .*'z'"):
+        alike = query.like(base, "query")
+    assert alike.columns == base.columns
+    assert np.array_equal(alike.view("a"), [[5.0, NAN]], equal_nan=True)
+    other = MultiViewData({"a": [[1.0]]}, columns={"a": ["u"]})
+    with pytest.raises(FewviewError, match=r"view 'a': query has none of the columns .*'x', 'y'"):
+        other.like(base, "query")
 
 
 # ------------------------------------------------------------------ what goes in
@@ -370,7 +375,11 @@ def test_missing_markers_of_frames() -> None:
 def test_partial_rows() -> None:
     views = {"a": [[1.0, 2.0], [3.0, NAN], [NAN, NAN]], "b": [[1.0]] * 3}
     with pytest.raises(FewviewError, match=r"view 'a': row 1 .*partly NaN.*drop_view"):
-        MultiViewData(views)
+        MultiViewData(views, partial_rows="error")
+    kept = MultiViewData(views)
+    assert kept.mask[:, 0].tolist() == [True, True, False]
+    assert kept.empty_cells == 1
+    assert "1 empty cell" in str(kept.summary())
     dropped = MultiViewData(views, partial_rows="drop_view")
     assert dropped.mask[:, 0].tolist() == [True, False, False]
     filled = MultiViewData(views, partial_rows="mean")
@@ -426,8 +435,10 @@ BAD: dict[str, tuple[Named, str]] = {
         Named(views={"a": [[1.0], [NAN]]}, ids=["x", "y"]),
         r"row 1 \(id y\): no view at all.*drop",
     ),
-    "partly NaN": (Named(views={"a": [[1.0, NAN]]}), r"view 'a': row 0 partly NaN"),
-    "partly NaN with ids": (Named(views={"a": [[1.0, NAN]]}, ids=["p"]), r"row 0 \(id p\)"),
+    "partly NaN with ids": (
+        Named(views={"a": [[1.0, NAN]]}, ids=["p"], partial_rows="error"),
+        r"view 'a': row 0 \(id p\) partly NaN",
+    ),
     "infinity": (Named(views={"a": [[1.0], [np.inf]]}), r"view 'a': row 1, column 0 is infinite"),
     "infinity in a named column": (
         Named(views={"a": [[-np.inf]]}, columns={"a": ["x"]}),
@@ -482,16 +493,20 @@ def test_bad_input(case: str) -> None:
         MultiViewData(**arguments)
 
 
-def test_text_columns_of_frames_are_named() -> None:
+def test_words_in_frames_of_any_kind() -> None:
     import pandas as pd
     import polars as pl
 
-    table = {"x": [1.0], "sex": ["f"]}
-    for frame in (pd.DataFrame(table), pd.DataFrame(table).astype("category"), pl.DataFrame(table)):
-        with pytest.raises(FewviewError, match="view 'a': column"):
-            MultiViewData({"a": frame})
-    with pytest.raises(FewviewError, match="column 'when'"):
-        MultiViewData({"a": pd.DataFrame({"when": pd.to_datetime(["2020-01-01"])})})
+    table = {"x": [1.0, 2.0], "sex": ["f", "m"]}
+    for frame in (pd.DataFrame(table), pl.DataFrame(table)):
+        data = MultiViewData({"a": frame})
+        assert data.columns["a"] == ("x", "sex=f", "sex=m")
+        assert data.view("a").tolist() == [[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]]
+    data = MultiViewData({"a": pd.DataFrame(table).astype("category")})
+    assert data.view("a").tolist() == [[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]]
+    when = pd.to_datetime(["1970-01-02", None, "1971-01-01"])
+    days = MultiViewData({"a": pd.DataFrame({"when": when, "x": 1})})
+    assert np.array_equal(days.view("a")[:, 0], [1.0, NAN, 365.0], equal_nan=True)
 
 
 @pytest.mark.parametrize("mask", [[[True, True]], [[True] * 3] * 3, [["x"] * 3] * 4, [[7] * 3] * 4])

@@ -153,7 +153,8 @@ def test_rows_of_nothing_are_missing_and_partial_rows_are_the_users_choice() -> 
     one = pd.DataFrame({"x": [1.0, NAN], "y": [1.0, NAN]}, index=["a", "b"])
     two = pl.DataFrame({"id": ["a", "b"], "z": [1, None], "u": [2, 3]})
     with pytest.raises(FewviewError, match=r"view 'w': row 1 \(id b\) partly NaN"):
-        MultiViewData.from_frames({"v": one, "w": two})
+        MultiViewData.from_frames({"v": one, "w": two}, partial_rows="error")
+    assert MultiViewData.from_frames({"v": one, "w": two}).empty_cells == 1
     data = MultiViewData.from_frames({"v": one, "w": two}, partial_rows="mean")
     assert data.mask.tolist() == [[True, True], [False, True]]
     with pytest.raises(FewviewError, match=r"row 1 \(id b\): no view at all"):
@@ -165,7 +166,7 @@ def test_messages_count_rows_as_the_table_does() -> None:
     other = pd.DataFrame({"z": [1.0, 2.0]}, index=["a", "b"])
     partial = pd.DataFrame({"x": [1.0, 1.0], "y": [NAN, 1.0]}, index=["b", "a"])
     with pytest.raises(FewviewError, match=r"view 'v': row 0 \(id b\) partly NaN"):
-        MultiViewData.from_frames({"v": partial, "w": other})
+        MultiViewData.from_frames({"v": partial, "w": other}, partial_rows="error")
     infinite = pd.DataFrame({"x": [float("inf"), 1.0]}, index=["b", "a"])
     with pytest.raises(FewviewError, match=r"view 'v': row 0 \(id b\), column 'x' is infinite"):
         MultiViewData.from_frames({"v": infinite, "w": other})
@@ -235,30 +236,10 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         "view 'v': row 1 has no key",
     ),
     "list as key": ({"v": pl.DataFrame({"id": [[1]], "x": [1]})}, None, "key of row 0 is a list"),
-    "text column": (
-        {"v": pd.DataFrame({"x": [1.0, 2.0], "sex": ["f", "m"]}, index=["a", "b"])},
+    "lists": (
+        {"v": pl.DataFrame({"id": ["a", "b"], "x": [[1], [2, 3]]})},
         None,
-        r"view 'v': column 'sex', row 0 \(id 'a'\) holds 'f'; .*numbers",
-    ),
-    "text column in polars": (
-        {"v": pl.DataFrame({"id": ["a", "b"], "sex": [None, "m"]})},
-        None,
-        r"view 'v': column 'sex', row 1 \(id 'b'\) holds 'm'",
-    ),
-    "text in objects": (
-        {"v": pd.DataFrame({"x": pd.Series([1, "2"], dtype=object, index=["a", "b"])})},
-        None,
-        "view 'v': column 'x', row 1 holds '2'",
-    ),
-    "dates": (
-        {"v": pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}, index=["a"])},
-        None,
-        "view 'v': column 'd', row 0",
-    ),
-    "categories": (
-        {"v": pd.DataFrame({"c": pd.Categorical([1, 2])}, index=["a", "b"])},
-        None,
-        "view 'v': column 'c'",
+        "view 'v'.*holds",
     ),
     "columns twice": (
         {"v": pd.DataFrame(np.ones((1, 2)), columns=["x", "x"])},

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import DataDir, Jobs, PartialRows
+from fewview.cli._declared import DataDir, Jobs, takes
 from fewview.cli._fit import read_samples, say
-from fewview.cli._text import print_table, shows
+from fewview.cli._text import print_table, shows, suggest
+from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
     from fewview.ground._rows import Row
 
 
+@takes(READING)
 @shows(
     "fewview advise my_tables/", "a folder with one CSV file per view and labels.csv",
     "fewview advise my_data.npz --shot 3", "three labelled samples per class",
@@ -48,7 +50,7 @@ def advise(
     seed: Annotated[int, typer.Option(help="Another seed gives other tasks.")] = 0,
     jobs: Jobs = 1,
     data_dir: DataDir = None,
-    partial_rows: PartialRows = "error",
+    **reading: Any,
 ) -> None:
     """Try all methods and plain scikit-learn classifiers on your own data, and recommend one.
 
@@ -70,7 +72,7 @@ def advise(
     if data in names() or not (path.exists() or path.suffix or path.name != data):
         samples, name = load(data, data_dir), data
     else:
-        samples, name = read_samples(data, partial_rows), path.resolve().stem
+        samples, name = read_samples(data, **reading), path.resolve().stem
     samples = samples.with_name(name)
     if samples.labels is not None and (samples.codes < 0).any():
         unlabelled = int((samples.codes < 0).sum())
@@ -106,6 +108,7 @@ def advise(
     print(f"written: {page}")
     print(f"written: {store}")
     sys.stdout.flush()
+    suggest(f"fewview fit --base {data} --method {advice.method} -o base.model")
     report_failures(advice.outcome)
 
 

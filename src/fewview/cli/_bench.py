@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import print_table, shows
-from fewview.ground._flags import BENCH, RUNNING
+from fewview.cli._text import leads_to, print_table, shows
+from fewview.ground._flags import BENCH, READING, RUNNING
 
 if TYPE_CHECKING:
     from fewview.evaluate._grid import Grid
     from fewview.evaluate._runner import Outcome
     from fewview.ground._rows import Row
+    from fewview.samples._data import MultiViewData
 
 
-@takes(BENCH)
+@leads_to("fewview results --compare, or fewview report -o report.html")
+@takes({**BENCH, **READING})
 @shows(
     "fewview bench digits", "Proto on the embedded data",
     "fewview bench handwritten scene15 --methods proto,ptmap --eta 0,0.3,0.5", "a small grid",
@@ -56,7 +58,8 @@ def bench(
 
     running = {name: options.pop(name) for name in RUNNING}
     store, json_path, open_set = running["store"], running["json_path"], running.pop("open_set")
-    grid = make_grid(datasets, **options)
+    reading = {name: options.pop(name) for name in READING}
+    grid = make_grid([_found(dataset, reading) for dataset in datasets], **options)
     if open_set:
         _open_set(grid, json_path)
         return
@@ -71,6 +74,21 @@ def bench(
     if kept != NO_STORE:
         print(f"results are kept in {kept}", file=sys.stderr)
     report_failures(outcome)
+
+
+def _found(dataset: str, reading: dict[str, Any]) -> str | MultiViewData:
+    """Read a user's own file or folder as the options say; leave all else to be found by name."""
+    from pathlib import Path
+
+    from fewview.cli._fit import read_samples
+    from fewview.datasets._catalogue import names
+
+    usual = all(reading[name] == option.default for name, option in READING.items()
+                if option.kind is not bool) and not reading["disjoint"]  # fmt: skip
+    path = Path(dataset).expanduser()
+    if usual or dataset in names() or not path.exists():
+        return dataset
+    return read_samples(str(path), **reading).with_name(path.resolve().stem)
 
 
 def _open_set(grid: Grid, json_path: str | None) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import DataDir, Labels, PartialRows
+from fewview.cli._declared import DataDir, Force, takes
 from fewview.cli._fit import read_samples
-from fewview.cli._text import examples, print_table
+from fewview.cli._text import examples, leads_to, print_table
+from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
     from fewview.datasets._spec import DatasetSpec
@@ -31,6 +32,7 @@ FILE = "An .npz, .mat, .h5mu or .h5ad file, or a folder with one table per view.
 
 
 @data_app.command("list")
+@leads_to("fewview data info NAME")
 def list_(data_dir: DataDir = None) -> None:
     """List the known data sets and say which are present."""
     from fewview.datasets._catalogue import data_folder, get_spec, is_present, names
@@ -66,6 +68,7 @@ def _views(spec: DatasetSpec) -> str:
 
 
 @data_app.command()
+@leads_to("fewview bench {name}")
 def info(
     name: Annotated[str, typer.Argument(help="A known data set, or a file.")],
     data_dir: DataDir = None,
@@ -76,7 +79,7 @@ def info(
     from fewview.datasets._catalogue import get_spec, is_present, names, path_of
 
     if name not in names() and Path(name).exists():
-        show(name)
+        _show(name)
         return
     spec = get_spec(name)
     path = path_of(name, data_dir)
@@ -119,21 +122,25 @@ def info(
 
 
 @data_app.command()
-def show(
-    file: Annotated[str, typer.Argument(help=FILE)],
-    labels: Labels = None,
-    partial_rows: PartialRows = "error",
-) -> None:
+@leads_to("fewview advise {file}, or fewview predict --data {file} --new A,B -o predictions.csv")
+@takes(READING)
+def show(file: Annotated[str, typer.Argument(help=FILE)], **reading: Any) -> None:
     """Show what a file or folder holds: samples, views, classes, which views are missing."""
+    _show(file, **reading)
+
+
+def _show(file: str, **reading: Any) -> None:
     from fewview.datasets._catalogue import names
     from fewview.datasets._loading import load
 
-    data = load(file) if file in names() else read_samples(file, partial_rows, labels)
+    data = load(file) if file in names() else read_samples(file, **reading)
     print(data)
     print(data.summary())
 
 
 @data_app.command()
+@leads_to("fewview data show {target}")
+@takes(READING)
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help=FILE)],
     target: Annotated[
@@ -145,16 +152,20 @@ def convert(
     format: Annotated[
         str | None, typer.Option(help="For a folder: csv, parquet or npy.", show_default=False)
     ] = None,
-    labels: Labels = None,
-    partial_rows: PartialRows = "error",
+    force: Force = False,
+    **reading: Any,
 ) -> None:
     """Convert between all file formats: .npz, .mat, .h5mu, .h5ad and folders of tables."""
-    data = read_samples(source, partial_rows, labels)
+    from fewview.ground._whole_files import refuse_inputs
+
+    refuse_inputs(target, [source], force)
+    data = read_samples(source, **reading)
     data.write(target, format=format)
     print(f"written: {target} ({data})")
 
 
 @data_app.command()
+@leads_to("fewview bench {name}")
 def fetch(
     name: Annotated[str, typer.Argument(help="A known data set with a public address.")],
     data_dir: DataDir = None,

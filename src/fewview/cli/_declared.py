@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fewview.cli._text import Command
-from fewview.ground._flags import DATA_DIR, DEVICE, JOBS, Option
+from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, JOBS, Option
 
 
 def typed(option: Option, name: str = "") -> Any:
@@ -42,23 +42,8 @@ def takes(options: Mapping[str, Option]) -> Callable[[Command], Command]:
 
 DataDir = Annotated[str | None, typed(DATA_DIR)]
 Device = Annotated[str, typed(DEVICE)]
+Force = Annotated[bool, typed(FORCE, "force")]
 Jobs = Annotated[int, typed(JOBS)]
-Labels = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="What holds the labels, by name: a column of obs (.h5ad, .h5mu), a variable (.mat), "
-        "an array (.npz) or a column of the label file (folder).",
-        show_default=False,
-    ),
-]
-PartialRows = Annotated[
-    str,
-    typer.Option(
-        help="Rows that are partly NaN: 'error', 'drop_view' (the view counts as missing there) or "
-        "'mean' (fill with column means)."
-    ),
-]
 StoreFile = Annotated[
     str | None, typer.Argument(help="File of results; by default where 'bench' keeps them.")
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fewview.cli._declared import DataDir
+from fewview.cli._text import leads_to
 
 OPTIONAL = ("narwhals", "typer", "rich", "matplotlib", "jinja2", "h5py", "safetensors", "pooch",
             "pandas", "pyarrow", "dask", "distributed")  # fmt: skip
 
 
+@leads_to("fewview run")
 def doctor(data_dir: DataDir = None) -> None:
     """Show versions, devices, threads, the data folder and the store."""
     import os

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import Device, Labels, PartialRows
-from fewview.cli._text import shows
+from fewview.cli._declared import Device, Force, takes
+from fewview.cli._text import leads_to, shows
+from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
-    from fewview.samples._blocks import PartialRows as Rule
     from fewview.samples._data import MultiViewData
 
 
-def read_samples(
-    path: str, partial_rows: str = "error", labels: str | None = None
-) -> MultiViewData:
-    """Read a file or folder of samples, format by extension."""
+def read_samples(path: str, like: MultiViewData | None = None, **reading: Any) -> MultiViewData:
+    """Read a file or folder of samples; `reading` are options of `READING`."""
     from fewview.samples._data import MultiViewData
 
-    return MultiViewData.read(path, partial_rows=cast("Rule", partial_rows), labels=labels)
+    return MultiViewData.read(path, like=like, **reading)
 
 
+@leads_to("fewview predict --model {output} --support DATA --query DATA -o predictions.csv")
+@takes(READING)
 @shows(
     "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",
     "fewview fit --base base.npz --method ugda:n_neighbors=2 -o base.model", "UGDA",
@@ -59,13 +59,13 @@ def fit(
         float | None,
         typer.Option(help="Missing rate to expect. Default: the gaps of the base set, else 0.3."),
     ] = None,
-    labels: Labels = None,
-    partial_rows: PartialRows = "error",
     base_rows: Annotated[
         bool,
         typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),
     ] = False,
     device: Device = "cpu",
+    force: Force = False,
+    **reading: Any,
 ) -> None:
     """Learn from base classes and write a model for `fewview predict`.
 
@@ -77,12 +77,12 @@ def fit(
 
     from fewview.engine._fitted import usual_task
     from fewview.engine._registry import create
-    from fewview.ground._whole_files import check_writable
+    from fewview.ground._whole_files import check_output
     from fewview.samples._rates import check_rate
 
-    check_writable(output)
+    check_output(output, [base], force)
     clf = create(method, device=device)
-    data = read_samples(base, partial_rows, labels)
+    data = read_samples(base, **reading)
     say(f"base set: {data}")
     if eta is not None:
         check_rate(eta, data.n_views)

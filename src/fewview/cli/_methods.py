@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import fewview
-from fewview.cli._text import print_table, shows
+from fewview.cli._text import leads_to, print_table, shows
 from fewview.datasets._catalogue import cache_folder
 from fewview.ground._errors import FewviewError
 from fewview.ground._whole_files import replacing
@@ -32,6 +32,7 @@ LISTING = "methods.json"
 Lines = list[list[str]]
 
 
+@leads_to("fewview advise DATA, for what suits data of your own")
 @shows(
     "fewview methods", "all of them",
     "fewview methods ptmap", "what one does, and its parameters",

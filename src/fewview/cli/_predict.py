@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._declared import Device, Labels, PartialRows
+from fewview.cli._declared import Device, Force, takes
 from fewview.cli._fit import read_samples, say
-from fewview.cli._text import shows
+from fewview.cli._text import shows, suggest
+from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
+    from fewview.evaluate._advice import Advice
+    from fewview.evaluate._divided import Divided
     from fewview.samples._data import MultiViewData
 
+# How texts begin that spreadsheets run.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
+@takes(READING)
 @shows(
+    "fewview predict --data tables/ --labels group --new A,B,C -o predictions.csv",
+    "one folder with everything: known classes, a few of A, B and C, and unlabelled samples",
     "fewview predict --model base.model --support support/ --query query/ -o predictions.csv",
     "the usual way",
     "fewview predict --model base.model --support support/ --query query/ -o p.csv --reject 0.05",
@@ -27,19 +35,43 @@ FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
     "without a model of base classes",
 )  # fmt: skip
 def predict(
-    query: Annotated[str, typer.Option(metavar="DATA", help="Samples to classify.")],
     output: Annotated[
         str,
         typer.Option(
             "--output", "-o", metavar="FILE", help="Predictions: .csv, .json or .parquet."
         ),
     ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="One folder or file with everything: labelled samples of known and of new "
+            "classes, and unlabelled ones, which are classified into the new classes.",
+        ),
+    ] = None,
+    new: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="With --data: the new classes. Default: those with at most 5 labelled samples.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            help="With --data and without --method: after this time no other method is tried."
+        ),
+    ] = 60.0,
+    query: Annotated[str | None, typer.Option(metavar="DATA", help="Samples to classify.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="FILE", help="What 'fewview fit' wrote.")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="Instead of --model: a method that works without base classes."),
+        typer.Option(
+            help="Instead of --model: a method that works without base classes; with --data, the "
+            "method to use instead of the best one."
+        ),
     ] = None,
     support: Annotated[
         str | None,
@@ -70,9 +102,17 @@ def predict(
             "together; marginal has it anyway, others take one more pass per query.",
         ),
     ] = False,
-    labels: Labels = None,
-    partial_rows: PartialRows = "error",
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet-safe",
+            help="Put an apostrophe before texts that a spreadsheet would take for a formula "
+            "(=, +, -, @); only in .csv.",
+        ),
+    ] = False,
     device: Device = "cpu",
+    force: Force = False,
+    **reading: Any,
 ) -> None:
     """Classify samples and write labels with probabilities.
 
@@ -80,40 +120,33 @@ def predict(
     rejected; for methods that look at queries together also probability_alone, the probability of
     the most probable class if the sample were the only query. Labels are as in the supports; labels
     of the queries are optional and only used to print the accuracy.
+
+    With --data, one folder or file is divided into known classes, supports and queries; the method
+    is chosen on the known classes, and how many predictions will be right is told.
     """
     from fewview.ground._rows import save
-    from fewview.ground._whole_files import check_writable
+    from fewview.ground._whole_files import check_output
 
     target = Path(output)
     form = FORMATS.get(target.suffix.lower())
     if form is None:
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
-    check_writable(output)
-    clf = _classifier(model, method, device)
-    if reject is not None and clf.base is None:
-        _refuse(
-            "--reject: a threshold for rejecting is set on base classes and there are none; give "
-            "--model with what 'fewview fit' learnt from some"
-        )
-    if support is not None:
-        supports = read_samples(support, partial_rows, labels)
-        if supports.labels is None:
-            _refuse(
-                f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
-                "id and label; in a file, name what holds them with --labels"
-            )
-        if clf.base is not None:
-            _check_views(support, supports, clf.base.view_dims, "the model")
-        clf.fit(supports)
-    elif not hasattr(clf, "support_"):
-        _refuse("give --support: a few labelled samples of every class")
-    samples = _read_queries(query, partial_rows, labels)
-    _check_views(query, samples, clf.prepared_.reference.view_dims,
-                 "the supports" if clf.base is None else "the model")  # fmt: skip
-    rows = prediction_rows(clf, samples.with_labels(None), reject, reject_label, alone)
+    check_output(output, [data, model, support, query], force)
+    advice = divided = None
+    if data is not None:
+        if model or support or query:
+            _refuse("--data holds everything; leave out --model, --support and --query")
+        clf, divided, advice = _from_one_table(data, new, method, seconds, device, reading)
+        samples = divided.query
+    else:
+        clf, samples = _from_parts(model, method, support, query, reject, device, reading)
+    samples = samples.like(clf.prepared_.reference, query or "queries")
+    _tell_unused(clf, samples)
+    rows = clf.predictions(samples, reject, reject_label, alone=alone)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
-    columns = list(rows[0]) if rows else []
-    save([_written(row, form) for row in rows], columns, form, target)
+    safe = spreadsheet_safe and form == "csv"
+    written = [_written(row, form, safe) for row in rows]
+    save(written, list(written[0]) if written else [], form, target)
     print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
@@ -123,34 +156,155 @@ def predict(
         print(f"written: {table}")
         print(f"written: {picture}")
     _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
+    if divided is not None:
+        from fewview.evaluate._divided import expectation
+
+        best = [max(row[f"p_{label}"] for label in clf.classes_.tolist()) for row in rows]
+        say(expectation(advice, divided, sum(best) / len(best)))
+    if not explain:
+        suggest("the same with --explain, for the reasons behind every prediction")
 
 
-def _read_queries(path: str, partial_rows: str, labels: str | None) -> MultiViewData:
+def _from_one_table(
+    data: str,
+    new: str | None,
+    method: str | None,
+    seconds: float,
+    device: str,
+    reading: dict[str, Any],
+) -> tuple[Method, Divided, Advice | None]:
+    """Divide one table, choose a method in the time given, and fit it."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from fewview.cli._bar import make_progress
+    from fewview.engine._fitted import usual_task
+    from fewview.engine._registry import create
+    from fewview.evaluate._divided import choose_method, divide
+
+    samples = read_samples(data, **reading)
+    say(f"{samples}")
+    parts = divide(samples, None if new is None else [name.strip() for name in new.split(",")])
+    known = "no known classes" if parts.base is None else (
+        f"{len(parts.base.classes)} known classes with {len(parts.base)} samples"
+    )  # fmt: skip
+    names = ", ".join(map(str, parts.support.classes.tolist()))
+    say(
+        f"{known}; {parts.way} new classes ({names}) with {len(parts.support)} labelled samples"
+        f"{', which have the fewest (--new names others)' if parts.guessed else ''}; "
+        f"{len(parts.query)} samples to predict"
+    )
+    advice = None
+    if method is None:
+        say(f"trying methods on known classes; no new one is begun after {seconds:.0f} s")
+        with TemporaryDirectory() as folder:
+            store = str(Path(folder) / "results.sqlite")
+            advice, remark = choose_method(parts, seconds, store, make_progress())
+        if remark:
+            say(remark)
+        usual = "marginal" if parts.base is not None else "proto"
+        method = usual if advice is None else advice.method
+        say(f"method: {method}" if advice is None else advice.sentence)
+    clf = create(method, device=device)
+    if parts.base is not None:
+        task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
+        clf.fit_base(parts.base, task=task)
+    clf.fit(parts.support)
+    _tell_empty(parts.query, "the supports" if parts.base is None else "the known classes")
+    return clf, parts, advice
+
+
+def _from_parts(
+    model: str | None,
+    method: str | None,
+    support: str | None,
+    query: str | None,
+    reject: float | None,
+    device: str,
+    reading: dict[str, Any],
+) -> tuple[Method, MultiViewData]:
+    """Read a model or make a method, fit it to the supports, and read the queries."""
+    if query is None:
+        _refuse(
+            "give --query with the samples to classify (and --model and --support), or --data with "
+            "one folder or file that holds everything"
+        )
+    clf = _classifier(model, method, device)
+    if reject is not None and clf.base is None:
+        _refuse(
+            "--reject: a threshold for rejecting is set on base classes and there are none; give "
+            "--model with what 'fewview fit' learnt from some"
+        )
+    like = None if clf.base is None else clf.base.prepared.reference
+    samples = None
+    if support is not None:
+        supports = read_samples(support, like, **reading)
+        if supports.labels is None:
+            _refuse(
+                f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
+                "id and label; in a file, name what holds them with --labels"
+            )
+        if clf.base is None:
+            samples = _read_queries(query, reading)
+            supports, samples = _read_alike(supports, samples)
+        clf.fit(supports)
+    elif not hasattr(clf, "support_"):
+        _refuse("give --support: a few labelled samples of every class")
+    if samples is None:
+        samples = _read_queries(query, reading, clf.prepared_.reference)
+    _tell_empty(samples, "the supports" if clf.base is None else "the base set")
+    return clf, samples
+
+
+def _read_alike(
+    supports: MultiViewData, queries: MultiViewData
+) -> tuple[MultiViewData, MultiViewData]:
+    """Without a base set, categories are learnt from supports and queries together."""
+    from fewview.samples._data import MultiViewData
+
+    if not supports.kinds and not queries.kinds:
+        return supports, queries
+    shared = [view for view in queries.view_names if view in supports.view_names]
+    if not shared:
+        return supports, queries
+    say("categories are learnt from supports and queries, since there is no base set")
+    both = [part.without_ids() for part in (supports, queries)]
+    learnt = MultiViewData.concat(both)[:0]
+    reference = learnt.select_views([v for v in learnt.view_names if v in supports.view_names])
+    keep = [view for view in queries.view_names if view not in reference.view_names]
+    return supports.like(reference), queries if keep else queries.like(reference)
+
+
+def _read_queries(
+    path: str, reading: dict[str, Any], like: MultiViewData | None = None
+) -> MultiViewData:
     from fewview.ground._errors import FewviewError
 
-    if labels is None:
-        return read_samples(path, partial_rows)
+    if reading["labels"] is None:
+        return read_samples(path, like, **reading)
     try:
-        return read_samples(path, partial_rows, labels)
+        return read_samples(path, like, **reading)
     except FewviewError as problem:
         # Labels of queries are optional, so that theirs may be missing where supports have them.
         # Anything else that is wrong with the file is found by reading it once more.
-        samples = read_samples(path, partial_rows).with_labels(None)
+        samples = read_samples(path, like, **{**reading, "labels": None}).with_labels(None)
         say(f"queries are read without labels: {problem}")
         return samples
 
 
-def _check_views(path: str, samples: MultiViewData, known: dict[str, int], where: str) -> None:
-    """Say that a view is not known, in words of files and folders."""
-    from difflib import get_close_matches
+def _tell_empty(samples: MultiViewData, source: str) -> None:
+    """Say how many cells were empty, and what is put there."""
+    count = samples.empty_cells
+    if count:
+        cells = "1 empty cell" if count == 1 else f"{count} empty cells"
+        say(f"queries: {cells}, filled with means of {source}")
 
-    from fewview.ground._errors import shorten
 
-    for view in samples.view_names:
-        if view not in known:
-            near = get_close_matches(view, list(known), n=1)
-            advice = f"did you mean {near[0]!r}?" if near else "take it out of the data"
-            _refuse(f"{path}: {where} has no view {view!r} (it has {shorten(known)}); {advice}")
+def _tell_unused(clf: Method, samples: MultiViewData) -> None:
+    """Say which views of the base set nothing else has."""
+    for index, view in enumerate(samples.view_names):
+        if not clf.support_.mask[:, index].any() and not samples.mask[:, index].any():
+            say(f"view {view!r} is only in the base set, and is not used")
 
 
 def _classifier(model: str | None, method: str | None, device: str) -> Method:
@@ -165,51 +319,17 @@ def _classifier(model: str | None, method: str | None, device: str) -> Method:
     return create(method or "", device=device)
 
 
-def prediction_rows(
-    clf: Method,
-    query: MultiViewData,
-    reject: float | None,
-    reject_label: str,
-    alone: bool = False,
-) -> list[dict[str, Any]]:
-    """One row per query: id, label, probabilities, views, rejected, and what it would say alone.
-
-    The latter is left out where a query is alone anyway, and where it takes long and is not asked
-    for.
-    """
-    from fewview.engine._contract import Contract
-    from fewview.engine._rejection import rejection_label
-
-    quick = type(clf).scores_alone is not Contract.scores_alone
-    by_itself = clf.proba_alone(query) if clf.looks_together and (quick or alone) else None
-    proba = clf.predict_proba(query)
-    gone = [False] * len(query) if reject is None else clf.rejected(query, reject).tolist()
-    unknown = None if reject is None else rejection_label(clf.classes_, reject_label)
-    ids = range(len(query)) if query.ids is None else query.ids.tolist()
-    classes = clf.classes_.tolist()
-    rows = []
-    for row, name in enumerate(ids):
-        entry: dict[str, Any] = {
-            "id": name,
-            "label": unknown if gone[row] else classes[int(proba[row].argmax())],
-        }
-        for code, label in enumerate(classes):
-            entry[f"p_{label}"] = round(float(proba[row, code]), 6)
-        entry["views"] = "+".join(
-            view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
-        )
-        entry["rejected"] = gone[row]
-        if by_itself is not None:
-            entry["probability_alone"] = round(float(by_itself[row, proba[row].argmax()]), 6)
-        rows.append(entry)
-    return rows
-
-
-def _written(row: dict[str, Any], form: str) -> dict[str, Any]:
+def _written(row: dict[str, Any], form: str, safe: bool) -> dict[str, Any]:
     if form == "csv":
-        return row | {"rejected": "true" if row["rejected"] else "false"}
+        row = row | {"rejected": "true" if row["rejected"] else "false"}
+        return {_no_formula(k): _no_formula(v) for k, v in row.items()} if safe else row
     # Numbers and the word for rejected ones do not go into one column of a parquet file.
     return row | {"label": str(row["label"])} if form == "parquet" else row
+
+
+def _no_formula(value: Any) -> Any:
+    """Text that a spreadsheet shows and does not run."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 def _tell_accuracy(
@@ -228,9 +348,11 @@ def _tell_accuracy(
         for row, label in zip(rows, samples.labels.tolist(), strict=True)
         if label is not None
     ]
-    strange = [(row, label) for row, label in labelled if label not in classes]
-    right = [row["label"] == label for row, label in labelled
-             if label in classes and not row["rejected"]]  # fmt: skip
+    # As texts: tables of words and of numbers may both have a class 1.
+    known = {str(label) for label in classes}
+    strange = [(row, label) for row, label in labelled if str(label) not in known]
+    right = [str(row["label"]) == str(label) for row, label in labelled
+             if str(label) in known and not row["rejected"]]  # fmt: skip
     parts = []
     if strange:
         names = shorten(map(str, dict.fromkeys(label for _, label in strange)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import shows
+from fewview.cli._text import leads_to, shows
 from fewview.ground._flags import REPRODUCE
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fewview.paper._studies import Wish
 
 
+@leads_to("fewview reproduce claims, for what the paper says, checked")
 @takes(REPRODUCE)
 @shows(
     "fewview reproduce handwritten cub scene15", "three tables beside the paper's, as recorded",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fewview.cli._text import shows
+from fewview.cli._text import leads_to, shows
 
 TITLE = "fewview on the embedded digits: few-shot accuracy with missing views"
 ETAS = "0,0.1,0.2,0.3,0.4,0.5"
@@ -19,6 +19,7 @@ METHODS = (
 )
 
 
+@leads_to("fewview results {output}/results.sqlite --compare")
 @shows(
     "fewview run", "into the folder 'demo'",
     "fewview run --output first-look --jobs 1", "elsewhere, in one process",

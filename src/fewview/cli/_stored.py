@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fewview.cli._declared import DataDir, StoreFile
-from fewview.cli._text import print_table, shows
+from fewview.cli._text import leads_to, print_table, shows
 
 if TYPE_CHECKING:
     from fewview.ground._rows import Row
@@ -49,6 +49,7 @@ ONE_SPLIT = "no 95 % interval where there is one class split: it says nothing ab
 LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUMNS}
 
 
+@leads_to("fewview report -o report.html")
 @shows(
     "fewview results", "everything in the default store",
     "fewview results demo/results.sqlite --where 'eta<=0.3' --where 'method=proto|ptmap'",
@@ -350,6 +351,7 @@ def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
     print_table(columns, lines, right=right)
 
 
+@leads_to("open {output} in a browser, or fewview advise DATA for data of your own")
 @shows(
     "fewview report demo/results.sqlite -o demo/report.html", "the demonstration's store",
     "fewview report --where 'eta<=0.3' --where 'dataset=digits|scene15'", "some of the results",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,6 +47,25 @@ def console(stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 10_000
     return Console(stderr=stderr, width=width, soft_wrap=False, highlight=False)
+
+
+def leads_to(text: str) -> Callable[[Command], Command]:
+    """Let a command end by naming the next one; names in braces are those of its options."""
+
+    def wrap(command: Command) -> Command:
+        @wraps(command)
+        def ended(*arguments: Any, **options: Any) -> None:
+            command(*arguments, **options)
+            suggest(text.format(**options))
+
+        return ended
+
+    return wrap
+
+
+def suggest(command: str) -> None:
+    """End a command by naming the next one; for people, not for pipes."""
+    print(f"next: {command}", file=sys.stderr)
 
 
 def print_table(

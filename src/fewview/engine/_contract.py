@@ -7,9 +7,11 @@ memory, device and dtype are here and nowhere else. The estimator face is in `_m
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from numbers import Integral
 from threading import Lock
 from time import perf_counter
 from typing import Any, ClassVar
@@ -23,7 +25,7 @@ from fewview.engine._parameters import Parameters, choose
 from fewview.engine._state import DTYPES, Prepared, State, Tags
 from fewview.episodes._sampler import Episodes
 from fewview.episodes._task import TaskSpec
-from fewview.ground._errors import FewviewError
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._memory import LRUCache, cached
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
@@ -48,7 +50,7 @@ class Contract(Parameters, ABC):
     device: str = "cpu"
     dtype: str = "float32"
     max_memory: float = 1.0
-    random_state: int = 0
+    random_state: Any = 0
 
     name: ClassVar[str] = ""
     version: ClassVar[int] = 1
@@ -89,6 +91,12 @@ class Contract(Parameters, ABC):
             )
         choose("padding", self.padding, self.paddings)
         choose("dtype", self.dtype, tuple(DTYPES))
+        state = self.random_state
+        known = isinstance(state, (Integral, np.random.RandomState)) or state is None
+        if not known or isinstance(state, bool):
+            raise FewviewError(
+                f"random_state is {state!r}; it must be a whole number, None or a RandomState"
+            )
         if not self.max_memory > 0:
             raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
         _ = self.torch_device  # an impossible device is an error now, not when it is used
@@ -196,7 +204,7 @@ class Contract(Parameters, ABC):
     def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
         """Scale unlabelled samples, supports or both and learn from them what they tell."""
         scaling = fit_scaling(rows, self.row_scaling)
-        scaled = scaling.transform(rows, self.dtype)
+        scaled = scaling.transform(rows, self.dtype, self.tags.reads_empty_cells)
         state = self.prepare_alone(scaled, task, self.random_state)
         return Prepared(scaling, None, state.to(self.torch_device, self.torch_dtype), rows[:0])
 
@@ -215,8 +223,53 @@ class Contract(Parameters, ABC):
     def scaled(self, data: MultiViewData, prepared: Prepared, what: str = "data") -> ViewTensors:
         """Data (`what` in messages) in the base set's order of views, scaled, on the device."""
         device, dtype = self.torch_device, self.torch_dtype
-        rows = prepared.scaling.transform(data.like(prepared.reference, what), self.dtype)
+        known = data.like(prepared.reference, what)
+        rows = prepared.scaling.transform(known, self.dtype, self.tags.reads_empty_cells)
         return ViewTensors.of(rows, device, dtype)
+
+    @property
+    def takes_new_views(self) -> bool:
+        """Whether views that base classes lack can be used: nothing but scaling is learnt."""
+        return type(self).prepare is Contract.prepare and not self.tags.needs_base
+
+    def with_new_views(self, prepared: Prepared, support: MultiViewData) -> Prepared:
+        """What was learnt, and views that only supports have: scaled by what they say, and told."""
+        known = prepared.reference.view_names
+        new = [view for view in support.view_names if view not in known]
+        if not new or not self.takes_new_views or all(v not in known for v in support.view_names):
+            return prepared
+        there = support.mask[:, [view in new for view in support.view_names]].any(axis=1)
+        rows = support[there].select_views(new)
+        scaling = fit_scaling(rows, prepared.scaling.rule)
+        means = prepared.base_means
+        if means is not None:
+            scaled = scaling.transform(rows, self.dtype)
+            means += _view_means(scaled, self.torch_dtype, self.torch_device)
+        warnings.warn(
+            f"view {shorten(map(repr, new))} is not in the base set; it is used, scaled by the "
+            f"{_count(len(rows))} that have it",
+            FewviewWarning,
+            stacklevel=4,
+        )
+        merged = {
+            name: getattr(prepared.scaling, name) | getattr(scaling, name)
+            for name in ("shift", "factor", "means")
+        }
+        before = prepared.reference
+        reference = MultiViewData.unchecked(
+            {**before.views, **rows[:0].views},
+            np.zeros((0, before.n_views + len(new)), dtype=bool),
+            columns={**before.columns, **rows.columns},
+            kinds={**before.kinds, **rows.kinds},
+        )
+        if prepared.scaling.means.keys() != prepared.scaling.shift.keys():
+            merged["means"] = {}  # of an earlier version, which fills with shifts
+        return replace(
+            prepared,
+            scaling=replace(prepared.scaling, **merged),
+            base_means=means,
+            reference=reference,
+        )
 
     def batches(
         self, data: MultiViewData, episodes: Episodes, prepared: Prepared
@@ -295,6 +348,10 @@ class Contract(Parameters, ABC):
         return DTYPES[self.dtype]
 
 
+def _count(samples: int) -> str:
+    return f"{samples} support{'s' if samples > 1 else ''}"
+
+
 def latent_batch(
     batch: EpisodeBatch,
     support: Tensor,
@@ -348,7 +405,8 @@ def learn_base(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepare
     """Scale a base set and let a method learn from it; the same question is answered once."""
     start = perf_counter()
     labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
-    scaling, rows = scale_base(base, method.row_scaling, method.dtype)
+    keep = method.tags.reads_empty_cells
+    scaling, rows = scale_base(base, method.row_scaling, method.dtype, keep)
     state = method.prepare(rows, task, method.random_state)
     if not isinstance(state, State):
         raise TypeError(
@@ -366,19 +424,20 @@ def learn_base(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepare
 
 @cached(
     LRUCache(4),
-    key=lambda base, rule, dtype="float32": (base.fingerprint, rule, dtype),
+    key=lambda base, rule, dtype="float32", keep=False: (base.fingerprint, rule, dtype, keep),
     lock=Lock(),
 )
 def scale_base(
-    base: MultiViewData, rule: str, dtype: str = "float32"
+    base: MultiViewData, rule: str, dtype: str = "float32", keep_empty: bool = False
 ) -> tuple[ViewScaling, MultiViewData]:
     """Fit a scaling on a base set and apply it; shared by methods that use the same one."""
     scaling = fit_scaling(base, rule)
-    return scaling, scaling.transform(base, dtype)
+    return scaling, scaling.transform(base, dtype, keep_empty)
 
 
 def _kept_key(method: Contract, data: MultiViewData, prepared: Prepared) -> Hashable:
-    return id(data), id(prepared.scaling), method.dtype, str(method.torch_device)
+    keep = method.tags.reads_empty_cells
+    return id(data), id(prepared.scaling), method.dtype, str(method.torch_device), keep
 
 
 @cached(LRUCache(3), key=_kept_key, lock=Lock())
@@ -396,6 +455,8 @@ def _view_means(data: MultiViewData, dtype: torch.dtype, device: Any) -> tuple[T
     means = []
     for index, block in enumerate(data.views.values()):
         rows = block[data.mask[:, index]]
+        if np.isnan(rows).any():  # for a method that reads empty cells
+            rows = np.where(np.isnan(rows), np.nan_to_num(np.nanmean(rows, axis=0)), rows)
         mean = rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(block.shape[1])
         means.append(torch.as_tensor(mean, dtype=dtype, device=device))
     return tuple(means)

@@ -25,6 +25,7 @@ from fewview.engine._saving import Arrays, Document
 from fewview.engine._state import Prepared, State
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
+from fewview.samples._columns import KINDS, Column
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 from fewview.samples._scaling import SCALINGS, ViewScaling
@@ -79,6 +80,7 @@ class Writer:
             "labels": None if data.labels is None else [plain(x) for x in data.labels.tolist()],
             "ids": None if data.ids is None else [plain(x) for x in data.ids.tolist()],
             "columns": data.columns,
+            "kinds": _kinds(data),
             "name": data.name,
         }
 
@@ -98,7 +100,7 @@ class Writer:
             "unit": bool(prepared.scaling.unit),
             "rooted": list(prepared.scaling.rooted),
         }
-        for name in ("shift", "factor"):
+        for name in ("shift", "factor", "means"):
             blocks = getattr(prepared.scaling, name)
             scaling[name] = {v: self.array(x, f"{where}.{name}.{v}") for v, x in blocks.items()}
         return {
@@ -107,6 +109,7 @@ class Writer:
             "state": self.value(prepared.state, f"{where}.state"),
             "view_dims": list(prepared.reference.view_dims.items()),
             "columns": prepared.reference.columns,
+            "kinds": _kinds(prepared.reference),
             "seconds": prepared.seconds,
         }
 
@@ -185,9 +188,10 @@ class Reader:
     def data(self, value: Document) -> MultiViewData:
         """Samples."""
         views = {view: self.array(block, "f") for view, block in value["views"]}
-        return MultiViewData(
+        data = MultiViewData(
             views, value["labels"], ids=value["ids"], columns=value["columns"], name=value["name"]
         )
+        return data.with_kinds(_read_kinds(value, data.view_dims))
 
     def task(self, value: Document) -> TaskSpec:
         """The shape of a task."""
@@ -215,6 +219,10 @@ class Reader:
         rooted = scaling.get("rooted", every)
         if not set(rooted) <= set(dims):
             raise FewviewError("the scaling does not fit the views")
+        # Files of earlier versions know nothing of empty cells.
+        cells = {view: self.array(item, "f") for view, item in scaling.get("means", {}).items()}
+        if cells and {v: x.shape for v, x in cells.items()} != {v: (d,) for v, d in dims.items()}:
+            raise FewviewError("the means of cells do not fit the views")
         means = self.value(value["means"])
         if means is not None and [tuple(m.shape) for m in means] != [(d,) for d in dims.values()]:
             raise FewviewError("the means do not fit the views")
@@ -224,11 +232,13 @@ class Reader:
         blocks = {view: np.zeros((0, width), dtype=np.float32) for view, width in dims.items()}
         return Prepared(
             scaling=ViewScaling(
-                scaling["rule"], parts[0], parts[1], scaling["unit"], tuple(rooted)
+                scaling["rule"], parts[0], parts[1], scaling["unit"], tuple(rooted), cells
             ),
             base_means=means,
             state=state,
-            reference=MultiViewData(blocks, columns=value["columns"]),
+            reference=MultiViewData(blocks, columns=value["columns"]).with_kinds(
+                _read_kinds(value, dims)
+            ),
             seconds=value["seconds"],
         )
 
@@ -252,6 +262,22 @@ class Reader:
             n_samples=value["n_samples"],
             sample=sample,
         )
+
+
+def _kinds(data: MultiViewData) -> Document:
+    """What columns of words are, as JSON."""
+    return {view: [[c.name, c.kind, list(c.levels)] for c in cs] for view, cs in data.kinds.items()}
+
+
+def _read_kinds(value: Document, dims: dict[str, int]) -> dict[str, tuple[Column, ...]]:
+    """The opposite of `_kinds`; files of earlier versions have numbers alone."""
+    found = {}
+    for view, columns in value.get("kinds", {}).items():
+        found[view] = tuple(Column(name, kind, tuple(levels)) for name, kind, levels in columns)
+        fits = sum(column.width for column in found[view]) == dims.get(view)
+        if not fits or any(column.kind not in KINDS for column in found[view]):
+            raise FewviewError(f"the columns of view {view!r} do not fit its width")
+    return found
 
 
 def plain(value: Any) -> Any:

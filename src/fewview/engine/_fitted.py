@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Protocol
 
 from fewview.engine._contract import Contract
@@ -150,6 +151,8 @@ class FittedBase:
         if type(method).__name__ != self.method:
             return {"method": type(method).__name__}
         now = method.described()
+        if not isinstance(method.random_state, Integral):
+            now.pop("random_state", None)  # None or a generator: any number drawn will do
         return {name: text for name, text in now.items() if self.parameters.get(name) != text}
 
     def fitted_for(self, method: Contract) -> FittedBase:
@@ -181,7 +184,9 @@ class FittedBase:
 
 def refuse_overlap(base: Iterable[Any], novel: Iterable[Any]) -> None:
     """Raise an error if base and novel classes overlap."""
-    overlap = set(base) & set(novel)
+    # As texts: the number 1 of one table and the word "1" of another are the same class.
+    known = {str(label) for label in base}
+    overlap = [label for label in novel if str(label) in known]
     if overlap:
         raise FewviewError(
             f"class {shorten(map(repr, overlap))} is in the base set and among the supports; base "

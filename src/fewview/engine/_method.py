@@ -8,8 +8,10 @@ and files, and nothing in the contract knows of them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
 from torch import Tensor
 
 from fewview._version import __version__
@@ -66,6 +69,7 @@ class _Learnt:
     classes_: NDArray[Any]
     prepared_: Prepared
     support_: MultiViewData
+    seed_: int  # what `random_state` stood for
 
 
 class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
@@ -83,7 +87,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         device: `"cpu"`, `"cuda"` or `"auto"`.
         dtype: `"float32"` or `"float64"`.
         max_memory: GiB that one batch of tasks may take; sets how many tasks go together.
-        random_state: seed of everything random outside an episode list.
+        random_state: seed of everything random outside an episode list; None or a `RandomState`
+            draws one whenever something is learnt, as in scikit-learn.
 
     Example:
         >>> import torch
@@ -117,10 +122,32 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             self.base = data
             return self
         task = task or usual_task(data)
-        prepared = self.prepare_base(data, task)
-        thresholds = usual_thresholds(self, data, task, prepared.state)
-        self.base = FittedBase.of(self, data, task, prepared, thresholds)
+        with self._seeded(fresh=True):
+            prepared = self.prepare_base(data, task)
+            thresholds = usual_thresholds(self, data, task, prepared.state)
+            self.base = FittedBase.of(self, data, task, prepared, thresholds)
         return self
+
+    @contextmanager
+    def _seeded(self, fresh: bool = False) -> Iterator[None]:
+        """Inside, `random_state` is a number: one that was drawn, where it is not.
+
+        Unless it is to be a fresh one, it is the one that was drawn before.
+        """
+        given = self.random_state
+        if isinstance(given, Integral):
+            yield
+            return
+        drawn = getattr(self, "seed_", None)
+        if isinstance(self.base, FittedBase) and self.base.method == type(self).__name__:
+            drawn = int(self.base.parameters["random_state"])
+        if fresh or drawn is None:
+            drawn = int(check_random_state(given).randint(2**31 - 1))
+        self.random_state = self.seed_ = drawn
+        try:
+            yield
+        finally:
+            self.random_state = given
 
     def fit_unlabelled(self: Self, rows: Any, task: TaskSpec | None = None) -> Self:
         """Learn from rows without labels now, so that what was learnt can be saved before `fit`.
@@ -141,7 +168,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         self._refuse_no_labels()
         data = as_data(rows).with_labels(None)
         task = task or usual_task(data)
-        self.base = FittedBase.of(self, data, task, self.prepare_rows(data, task))
+        with self._seeded(fresh=True):
+            self.base = FittedBase.of(self, data, task, self.prepare_rows(data, task))
         return self
 
     def partial_fit_base(
@@ -158,7 +186,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             y: their labels, unless `base` has them.
             task: what is learnt for; a common case when None.
         """
-        part = as_data(base, y)
+        with self._seeded():
+            self._learn_part(as_data(base, y), task)
+        return self
+
+    def _learn_part(self, part: MultiViewData, task: TaskSpec | None) -> None:
         if isinstance(self.base, FittedBase) and isinstance(self.base.stream, BaseStream):
             stream = self.base.stream
         elif self.base is None:
@@ -169,11 +201,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "added to it; set base=None first to begin a new one"
             )
         self.base = stream.update(part).finish(self, task, choose=False)
-        return self
 
     def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
         """Take what a stream of this method has gathered as the base set; `task` as above."""
-        self.base = stream.finish(self, task)
+        with self._seeded():
+            self.base = stream.finish(self, task)
         return self
 
     def _refuse_no_labels(self) -> None:
@@ -209,7 +241,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "supports are of one class only; at least two are needed (use partial_fit to give "
                 "them one after the other)"
             )
-        return self._take(support, self._prepared_for(support))
+        with self._seeded(fresh=not isinstance(self.base, FittedBase)):
+            prepared = self._prepared_for(support)
+        return self._take(support, self.with_new_views(prepared, support))
 
     def partial_fit(self: Self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Add shots or classes to what `fit` got, without learning from base classes again.
@@ -232,18 +266,27 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             strange = set(support.classes.tolist()) - set(np.asarray(classes).tolist())
             if strange:
                 raise FewviewError(f"label {next(iter(strange))!r} is not among the given classes")
-        return self._take(support, known or self._prepared_for(support))
+        with self._seeded():
+            prepared = known or self._prepared_for(support)
+        return self._take(support, prepared)
 
     def _supports(self, X: Any, y: Any) -> MultiViewData:
         support = labelled_data(
-            X,
-            y,
+            as_data(X, y, self._reference),
+            None,
             "support",
             f"{type(self).__name__} requires y to be passed, but the target y is None: supports "
             "have no labels; give y, or labels in the MultiViewData",
         )
         refuse_overlap(self._base_classes() or (), support.classes.tolist())
         return support
+
+    @property
+    def _reference(self) -> MultiViewData | None:
+        """Views, columns and categories of the base set; None without one."""
+        if isinstance(self.base, FittedBase):
+            return self.base.prepared.reference
+        return None if self.base is None else as_data(self.base)[:0]
 
     def _take(self: Self, support: MultiViewData, prepared: Prepared) -> Self:
         """Remember supports and what goes with them."""
@@ -306,7 +349,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "partial_fit first"
             )
         self._check_features(X)
-        return as_data(X).like(self.prepared_.reference, "query")
+        reference = self.prepared_.reference
+        return as_data(X, like=reference).like(reference, "query")
 
     def query_scores(self, X: Any) -> Tensor:
         """Scores of queries for the classes in `classes_`: [n_query, way], on the CPU."""
@@ -327,7 +371,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """The supports given to `fit` and some queries as one scaled task on the device."""
         known = self.scaled(self.support_, self.prepared_, "support")
         asked = self.scaled(query, self.prepared_, "query")
-        seed = combine(np.array([self.random_state], dtype=np.uint64), stream_key("estimator"))
+        number = self.random_state if isinstance(self.random_state, Integral) else self.seed_
+        seed = combine(np.array([number], dtype=np.uint64), stream_key("estimator"))
         return EpisodeBatch(
             support=tuple(view[None] for view in known.views),
             query=tuple(view[None] for view in asked.views),
@@ -447,6 +492,56 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         label = rejection_label(self.classes_, reject_label)
         return with_label(out, self.rejected(X, reject), label)
 
+    def predictions(
+        self,
+        X: Any,
+        reject: float | None = None,
+        reject_label: Hashable = None,
+        *,
+        alone: bool = False,
+    ) -> list[dict[str, Any]]:
+        """One row per query: its id, label, probabilities and views, as the command line writes it.
+
+        Args:
+            X: queries, as for `predict`.
+            reject: see `predict`.
+            reject_label: see `predict`.
+            alone: add `probability_alone` also where every query takes one more pass.
+
+        Returns:
+            Dicts with the keys id (the number of the row without ids), label, p_<class>, views,
+            rejected, and for methods that look at queries together probability_alone.
+
+        Example:
+            >>> from fewview import Proto
+            >>> clf = Proto().fit({"a": [[0.0], [9.0]]}, ["cat", "dog"])
+            >>> clf.predictions({"a": {"0": 8.0}})[0]["label"]
+            'dog'
+        """
+        query = as_data(X, like=self.prepared_.reference if hasattr(self, "prepared_") else None)
+        query = query.with_labels(None)
+        quick = type(self).scores_alone is not Contract.scores_alone
+        by_itself = self.proba_alone(query) if self.looks_together and (quick or alone) else None
+        proba = self.predict_proba(query)
+        gone = [False] * len(query) if reject is None else self.rejected(query, reject).tolist()
+        unknown = None if reject is None else rejection_label(self.classes_, reject_label)
+        ids = range(len(query)) if query.ids is None else query.ids.tolist()
+        classes = self.classes_.tolist()
+        rows = []
+        for row, name in enumerate(ids):
+            best = int(proba[row].argmax())
+            entry: dict[str, Any] = {"id": name, "label": unknown if gone[row] else classes[best]}
+            for code, label in enumerate(classes):
+                entry[f"p_{label}"] = round(float(proba[row, code]), 6)
+            entry["views"] = "+".join(
+                view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
+            )
+            entry["rejected"] = gone[row]
+            if by_itself is not None:
+                entry["probability_alone"] = round(float(by_itself[row, best]), 6)
+            rows.append(entry)
+        return rows
+
     def rejected(self, X: Any, rate: float = 0.05) -> NDArray[np.bool_]:
         """Whether queries look like none of the classes, bool [n_query].
 
@@ -488,7 +583,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             task = usual_task(rows)
             fitted = hasattr(self, "prepared_")
             state = (self.prepared_ if fitted else self.prepare_base(rows, task)).state
-        limits: Thresholds = set_thresholds(self.settled(state), rows, task)
+        with self._seeded():
+            limits: Thresholds = set_thresholds(self.settled(state), rows, task)
         return limits
 
     def explain(self, X: Any) -> Explanation:
@@ -561,6 +657,10 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             >>> load_model(path).predict([[8.0]]).tolist()
             ['dog']
         """
+        with self._seeded():
+            self._write(Path(path), supports, base_rows)
+
+    def _write(self, path: Path, supports: bool, base_rows: bool) -> None:
         base = self._learnt_base()
         fitted = hasattr(self, "support_") and supports
         if base is None and not fitted:
@@ -573,7 +673,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "without samples unless asked; give base_rows=True (--base-rows) if they may be "
                 "in the file"
             )
-        alone = fitted and base is None
+        # Views that only supports have are not part of what was learnt from base classes.
+        alone = fitted and (
+            base is None
+            or base.prepared.reference.view_names != self.prepared_.reference.view_names
+        )
         writer = Writer()
         document = {
             "written_by": f"fewview {__version__}",
@@ -582,7 +686,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             "prepared": writer.prepared(self.prepared_, "alone") if alone else None,
             "support": writer.data(self.support_, "support") if fitted else None,
         }
-        write_file(Path(path), document, writer.arrays)
+        write_file(path, document, writer.arrays)
 
     def _learnt_base(self) -> FittedBase | None:
         """What there is to write about base classes."""

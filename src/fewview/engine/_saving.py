@@ -1,7 +1,8 @@
 """The file of a model: safetensors with a JSON document in its header, never a pickle.
 
 The document has the version of the format and a checksum of itself and of every array. A file that
-was cut, altered, padded or written for something else is refused before anything is made of it.
+was cut, damaged, padded or written for something else is refused before anything is made of it.
+Checksums find damage, not tampering: who alters a file on purpose can write new ones.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ Document = dict[str, Any]
 
 def write_file(path: Path, document: Document, arrays: Arrays) -> None:
     """Write a document and its arrays, whole or not at all."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     document = {"format": FORMAT, "version": FORMAT_VERSION, **document}
@@ -39,7 +41,12 @@ def write_file(path: Path, document: Document, arrays: Arrays) -> None:
     }
     document["sha256"] = _document_digest(document)
     with replacing(path) as temporary:
-        save_file(arrays, temporary, metadata={KEY: json.dumps(document)})
+        try:
+            save_file(arrays, temporary, metadata={KEY: json.dumps(document)})
+        except SafetensorError as error:  # a full disk, for instance
+            raise FewviewError(
+                f"{path}: cannot write the model ({error}); is the disk full?"
+            ) from None
 
 
 def _digest(array: Any) -> str:

@@ -32,6 +32,8 @@ class Tags:
         trained: trains neural networks; left out of `all`.
         prepare_depends_on: fields of the task that `prepare` looks at.
         iterative: stops by a numerical criterion; float32 runs may differ in a few predictions.
+        reads_empty_cells: gets empty cells of present views as NaN, in `prepare` and in the batch;
+            otherwise they are filled with the means of their columns in the base set.
         learns_novel: learns beforehand from samples of the novel classes without their labels,
             those of other tasks and the queries to come among them; base classes are not used.
     """
@@ -45,6 +47,7 @@ class Tags:
     iterative: bool = False
     prepare_depends_on: tuple[str, ...] = ()
     learns_novel: bool = False
+    reads_empty_cells: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ def give_advice(
     queries: int | None = None,
     splits: int = 5,
     episodes: int = 20,
+    query_counts: str = "balanced",
     seed: int = 0,
     store: str = "none",
     jobs: int = 1,
@@ -55,7 +56,7 @@ def give_advice(
 
     The plain scikit-learn baselines always take part. Classes are divided into base and new ones
     `splits` times; fewer, with a warning, if there are not so many ways. What is None is chosen: up
-    to 5 classes a task, up to 15 queries a class.
+    to 5 classes a task, up to 15 queries a class. `query_counts` is as for a benchmark.
     """
     wanted = dict.fromkeys([*expand(methods), *PLAIN])
     ways = find_source(data).n_splits
@@ -70,7 +71,7 @@ def give_advice(
     # Eta 0 takes nothing away: samples keep the gaps that they really have.
     grid = make_grid(
         [data], methods=",".join(wanted), eta="0", way=way, shot=shot, queries=queries,
-        splits=splits, episodes=episodes, seed=seed,
+        splits=splits, episodes=episodes, seed=seed, query_counts=query_counts,
     )  # fmt: skip
     told: Any = _OwnRate(progress or Progress(), round(data.missing_rate, 2))
     with warnings.catch_warnings():

@@ -133,7 +133,7 @@ def settings(grid: Grid) -> list[Setting]:
         elif source.base_from is not None:
             base = find_source(source.base_from, grid.data_dir)
         # Says which view is wrong while nothing has been computed yet.
-        source.data[:0].like(base.data[:0], source.name)
+        source.data[:0].like(base.data[:0], source.name, strict=True)
         out.append(Setting(source, base, *_task(grid, source)))
     name, count = Counter(setting.source.name for setting in out).most_common(1)[0]
     if count > 1:

@@ -56,7 +56,8 @@ def load_h5ad(path: Path, memory: int, labels: str | None) -> dict[str, Any]:
     """Read an `.h5ad` file (in the child process) into the fields of `Contents`."""
     with opened(path, memory) as file:
         _refuse_other(file, "anndata", "h5ad")
-        obs = _Frame(_need(file, "obs"))
+        aside = file.member("uns")
+        obs = _Frame(_need(file, "obs"), aside if aside is not None and aside.is_group else None)
         views: dict[str, NDArray[Any]] = {}
         columns: dict[str, list[str]] = {}
         matrix = file.member("X")
@@ -65,6 +66,9 @@ def load_h5ad(path: Path, memory: int, labels: str | None) -> dict[str, Any]:
             views["X"], _ = _matrix(matrix, len(obs.index))
             columns |= _variable_names(file, "X", views["X"].shape[1])
         blocks = file.member("obsm")
+        if blocks is not None and not blocks.is_group:
+            views |= _old_blocks(blocks, len(obs.index))
+            blocks = None
         for name in [] if blocks is None else blocks.names():
             if name in views:
                 raise FewviewError("obsm holds a block 'X' beside X itself; rename it")
@@ -198,16 +202,36 @@ def _unknown(node: Node, kind: object) -> FewviewError:
 class _Frame:
     """A data frame, of which only the columns that are needed are read."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, names: Node | None = None) -> None:
         self.node = node
-        if not node.is_group:
-            raise FewviewError(
-                f"{node.name} is written in an old way; read the file with anndata and write it "
-                "again"
-            )
+        self.aside = names  # where old files keep the names of categories
+        if not node.is_group and node.item.dtype.names is None:
+            raise FewviewError(f"{node.name} is no table; the file is damaged, get it again")
+
+    @cached_property
+    def _records(self) -> NDArray[Any] | None:
+        """The rows, where they lie one after the other: so anndata wrote before version 0.7."""
+        if self.node.is_group:
+            return None
+        self.node.check(1)
+        records: NDArray[Any] = self.node.item[()]
+        return records
+
+    def _field(self, name: str) -> list[Any]:
+        assert self._records is not None
+        values = self._records[name]
+        if values.ndim != 1 or values.dtype.kind not in "fiubSUO":
+            raise _unknown(self.node, f"column {name!r} of {values.dtype}")
+        return [v.decode("utf-8") if isinstance(v, bytes) else v for v in values.tolist()]
 
     @cached_property
     def index(self) -> list[Any]:
+        if self._records is not None:
+            own = self._records.dtype.names or ()
+            return [
+                str(v)
+                for v in self._field(next(n for n in ("index", "_index", own[0]) if n in own))
+            ]
         name = self.node.attribute("_index")
         node = self.node.member(name if isinstance(name, str) else "_index")
         if node is None:
@@ -216,10 +240,21 @@ class _Frame:
 
     @property
     def names(self) -> list[str]:
+        if self._records is not None:
+            return [n for n in self._records.dtype.names or () if n not in ("index", "_index")]
         aside = (self.node.attribute("_index"), "_index", "__categories")
         return [name for name in self.node.names() if name not in aside]
 
     def column(self, name: str) -> list[Any]:
+        if self._records is not None:
+            values = self._field(name)
+            node = None if self.aside is None else self.aside.member(f"{name}_categories")
+            if node is None:
+                return values
+            known = node.values()
+            if not all(isinstance(code, int) and -1 <= code < len(known) for code in values):
+                raise FewviewError(f"{self.node.name}/{name} has codes that are no categories")
+            return [None if code < 0 else known[code] for code in values]
         return _values(_need(self.node, name))
 
 
@@ -255,12 +290,44 @@ def _is_nothing(node: Node) -> bool:
     return bool(node.item.shape is None)
 
 
+def _old_blocks(node: Node, n_rows: int) -> dict[str, NDArray[Any]]:
+    """Blocks of obsm as anndata wrote them before version 0.7: fields of one table."""
+    if node.item.dtype.names is None:
+        raise FewviewError(f"{node.name} is no table of blocks; the file is damaged, get it again")
+    node.check(1)
+    check_count(f"{node.name} has ", "rows", node.item.shape[0], n_rows)
+    records = node.item[()]
+    blocks = {name: np.asarray(records[name]) for name in records.dtype.names}
+    for name, block in blocks.items():
+        if block.ndim > 2 or block.dtype.kind not in "fiub":
+            raise _unknown(node, f"block {name!r} of {block.dtype}")
+    return {name: block.reshape(len(block), -1) for name, block in blocks.items()}
+
+
+def _old_sparse(node: Node) -> NDArray[Any]:
+    """A sparse matrix as anndata wrote it before version 0.7."""
+    from scipy.sparse import csc_matrix, csr_matrix
+
+    kinds = {"csr": csr_matrix, "csc": csc_matrix}
+    kind, shape = node.attribute("h5sparse_format"), node.item.attrs.get("h5sparse_shape")
+    if kind not in kinds or np.shape(shape) != (2,):
+        raise _unknown(node, kind)
+    matrix = kinds[kind](tuple(int(length) for length in shape))
+    # Not through the constructor, which would fail in words of its own.
+    matrix.data, matrix.indices, matrix.indptr = (
+        _need(node, name).numbers(1) for name in ("data", "indices", "indptr")
+    )
+    return dense_matrix(node.name, matrix, node.memory)
+
+
 def _matrix(node: Node, n_rows: int) -> tuple[NDArray[Any], list[str] | None]:
     """Read a block [rows, width], dense, sparse or a data frame, and its column names if any."""
     names = None
     encoding = node.attribute("encoding-type")
     if not node.is_group:
         block = node.numbers(2)
+    elif encoding is None and "h5sparse_format" in node.item.attrs:
+        block = _old_sparse(node)
     elif encoding in ("csr_matrix", "csc_matrix"):
         block = dense_matrix(node.name, _element(node), node.memory)
     elif encoding == "dataframe":
@@ -290,7 +357,7 @@ def _frame_block(node: Node, n_rows: int) -> tuple[NDArray[Any], list[str]]:
 
 def _variable_names(group: Node, view: str, width: int) -> dict[str, list[str]]:
     node = group.member("var")
-    if node is None or not node.is_group:
+    if node is None or (not node.is_group and node.item.dtype.names is None):
         return {}
     names = [str(name) for name in _Frame(node).index]
     if len(names) != width:
@@ -386,7 +453,7 @@ def write_h5mu(contents: Contents, path: Path) -> None:
     names = {view: _written_columns(contents, view, width) for view, width in widths.items()}
     owners = np.repeat(np.arange(len(widths)), list(widths.values()))
     # Of every modality: which samples it has, which columns of `var` are its own.
-    there = {view: ~np.isnan(block[:, 0]) for view, block in contents.views.items()}
+    there = {view: ~np.isnan(block).all(axis=1) for view, block in contents.views.items()}
     own = {view: owners == place for place, view in enumerate(widths)}
     modalities = {
         view: _elements(_frame(ids[there[view]]), _frame(names[view]), block[there[view]])

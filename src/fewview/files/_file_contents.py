@@ -56,11 +56,15 @@ class Keys:
 
 @dataclass(frozen=True)
 class Table:
-    """One view before the join: numbers [rows, width], their keys and column names."""
+    """One view before the join: numbers [rows, width], their keys and column names.
+
+    Columns that hold words are in `texts`, by their place; their numbers are NaN.
+    """
 
     keys: Keys
     block: NDArray[Any]
     columns: tuple[str, ...] | None = None
+    texts: Mapping[int, Sequence[str | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

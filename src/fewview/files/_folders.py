@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +21,27 @@ from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Key
 from fewview.files._guarded import kept_reader
 from fewview.files._kinds import UNFIT, Note, from_text, infer, kind_of, label_kind
 from fewview.files._tables import (
-    MISSING,
     TABLES,
     RawTable,
+    csv_header,
     read_columns,
     read_table,
     write_csv_columns,
     write_parquet_columns,
 )
-from fewview.ground._errors import FewviewError
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
+from fewview.ground._words import MISSING, Texts, number_text
 
 NOTE = "fewview.json"
 RESERVED = ("labels", "ids")
 
 
-def read_folder(path: Path, labels: str | None) -> Tables:
+def read_folder(path: Path, labels: str | None, key: str | None = None) -> Tables:
     """Read a folder with one table per view.
 
-    `labels` is the column of the label file that holds them, by default `label`.
+    `labels` is the column that holds them, by default `label`: of the label file where there is
+    one, else of the tables. `key` is the column that identifies a sample, by default `id` or one
+    that all tables have.
     """
     files = _table_files(path)
     label_file, id_file = (files.pop(name, None) for name in RESERVED)
@@ -44,26 +49,121 @@ def read_folder(path: Path, labels: str | None) -> Tables:
         raise FewviewError(
             "the folder has no tables; it needs one .csv, .parquet or .npy file per view"
         )
-    if labels is not None and label_file is None:
-        raise FewviewError(f"no file labels.csv with the column {labels!r}; add one")
     note = _read_note(path / NOTE, files)
-    column = "label" if labels is None else labels
+    if key is None:
+        key = _find_key([*files.values(), *(file for file in (id_file, label_file) if file)])
     views = [*note.views, *(view for view in files if view not in note.views)]
+    inside = None  # the column of tables that holds labels
     with kept_reader():
-        raw = {view: read_table(files[view], note.views.get(view)) for view in views}
-        order = None if id_file is None else read_columns(id_file, None)[0]
-        keyed = None if label_file is None else read_columns(label_file, column)
-    sources = [*(keys for keys, _, _ in raw.values()), order, keyed[0] if keyed else None]
+        raw = {view: read_table(files[view], note.views.get(view), key) for view in views}
+        order = None if id_file is None else read_columns(id_file, None, key)[0]
+        if label_file is None or (labels is not None and not _has_column(label_file, labels)):
+            inside = _label_column(raw, labels, label_file)
+            label_file = None
+        keyed = None
+        if label_file is not None:
+            keyed = read_columns(label_file, _named_label(label_file, labels, key), key)
+        elif inside is not None:
+            raw, keyed = _taken_out(raw, inside)
+    sources = [*(found[0] for found in raw.values()), order, keyed[0] if keyed else None]
     typed = _id_reader([keys for keys in sources if keys is not None], note.ids)
     order = None if order is None else typed(order)
     found = None
     if keyed is not None:
-        kind = note.labels if labels is None else None
+        kind = note.labels if labels is None and inside is None else None
         found = KeyedLabels(typed(keyed[0]), _labels(*keyed, kind))
     known = note.ids is not None
-    tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in views}
+    tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in raw}
     name = path.resolve().name or None
     return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
+
+
+def _find_key(files: Sequence[Path]) -> str:
+    """The column that identifies a sample: `id`, else one that all tables have without repeats."""
+    csv_files = [file for file in files if file.suffix.lower() == ".csv"]
+    headers = [csv_header(file) for file in csv_files]
+    if len(csv_files) < len(files) or all(DEFAULT_KEY in header for header in headers):
+        return DEFAULT_KEY
+    if len(files) < 2:  # any feature may differ in every row
+        return DEFAULT_KEY
+    shared = [name for name in headers[0] if all(name in header for header in headers[1:])]
+    for name in shared:
+        found = [read_columns(file, None, name)[0].ids for file in csv_files]
+        if all(all(ids) and len(set(ids)) == len(ids) for ids in found):
+            warnings.warn(
+                f"no column 'id'; samples are told apart by the column {name!r}, which every table "
+                "has (name another with --key)",
+                FewviewWarning,
+                stacklevel=6,
+            )
+            return name
+    return DEFAULT_KEY
+
+
+def _has_column(file: Path, name: str) -> bool:
+    """Whether a csv file has a column; others are asked when they are read."""
+    return file.suffix.lower() != ".csv" or name in csv_header(file)
+
+
+def _named_label(file: Path, labels: str | None, key: str) -> str:
+    """The column of the label file: as said, `label`, or the only one beside the key."""
+    if labels is not None or file.suffix.lower() != ".csv":
+        return labels or "label"
+    rest = [name for name in csv_header(file) if name != key]
+    return rest[0] if "label" not in rest and len(rest) == 1 else "label"
+
+
+def _label_column(raw: Mapping[str, RawTable], labels: str | None, file: Path | None) -> str | None:
+    """The column of the tables that holds labels; asked for and not there is an error."""
+    column = "label" if labels is None else labels
+    names = dict.fromkeys(name for table in raw.values() for name in table[2] or ())
+    if column in names:
+        return column
+    if labels is None:
+        return None
+    where = "no table" if file is None else f"neither {file.name} nor a table"
+    near = get_close_matches(labels, list(names), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the columns are {shorten(names)}"
+    raise FewviewError(f"--labels {labels}: {where} has a column {labels!r}; {hint}")
+
+
+def _taken_out(
+    raw: Mapping[str, RawTable], column: str
+) -> tuple[dict[str, RawTable], tuple[Keys, list[Any]]]:
+    """Take the labels out of tables that hold them; where two tables say something, it agrees."""
+    rest: dict[str, RawTable] = {}
+    known: dict[Any, tuple[str | None, str, int | None]] = {}
+    for view, (keys, block, names, texts) in raw.items():
+        if keys is None or names is None or column not in names:
+            rest[view] = (keys, block, names, texts)
+            continue
+        place = names.index(column)
+        values: Texts = texts.get(place) or [
+            None if np.isnan(value) else number_text(float(value)) for value in block[:, place]
+        ]
+        for row, (sample, label) in enumerate(zip(keys.ids, values, strict=True)):
+            before = known.get(sample)
+            if before is not None and label is not None and before[0] not in (None, label):
+                raise FewviewError(
+                    f"{keys.where}: {keys.row(row)} has label {label!r}, and {before[1]} has "
+                    f"{before[0]!r} for the same sample; correct one"
+                )
+            if before is None or before[0] is None:
+                known[sample] = (label, keys.where, keys.lines[row] if keys.lines else None)
+        others = {k - (k > place): cells for k, cells in texts.items() if k != place}
+        if len(names) > 1:
+            narrow = np.delete(block, place, axis=1)
+            rest[view] = (keys, narrow, (*names[:place], *names[place + 1 :]), others)
+    if not rest:
+        raise FewviewError(f"the tables have no columns besides the labels {column!r}")
+    found = [label for label, _, _ in known.values()]
+    lines = [line for _, _, line in known.values() if line is not None]
+    if len(lines) == len(known):  # still texts, as from a label file
+        keys = Keys("labels", list(known), lines)
+        return rest, (keys, ["" if label is None else label for label in found])
+    as_text = infer(found)
+    typed = [None if label is None else as_text(label) for label in found]
+    return rest, (Keys("labels", list(known)), typed)
 
 
 def _table_files(folder: Path) -> dict[str, Path]:
@@ -148,7 +248,7 @@ def _table(
     where: str, raw: RawTable, typed: Callable[[Keys], Keys], order: Keys | None, known: bool
 ) -> Table:
     """Give a table its keys: its own, or for plain arrays those of the file of ids."""
-    keys, block, columns = raw
+    keys, block, columns, texts = raw
     if keys is not None:
         keys = typed(keys)
     elif order is None:
@@ -164,7 +264,7 @@ def _table(
         keys = Keys(where, order.ids)
     if not keys.ids and not known:
         raise FewviewError(f"{where} has no rows; remove the file")
-    return Table(keys, block, columns)
+    return Table(keys, block, columns, texts)
 
 
 # ------------------------------------------------------------------ writing
@@ -228,7 +328,7 @@ def write_folder(contents: Contents, path: Path, suffix: str) -> None:
                 with file.open("wb") as stream:
                     np.lib.format.write_array(stream, block, allow_pickle=False)
                 continue
-            present = np.flatnonzero(~np.isnan(block[:, 0]))
+            present = np.flatnonzero(~np.isnan(block).all(axis=1))
             names = contents.columns.get(view, [str(number) for number in range(block.shape[1])])
             keys = {"id": (kind, [ids[row] for row in present.tolist()])}
             write_columns(file, keys, (names, block[present]))

@@ -38,15 +38,19 @@ _WRITERS: dict[str, Callable[[Contents, Path], None]] = {
 FORMATS = tuple(_WRITERS)
 
 
-def read_contents(path: Path, labels: str | None = None) -> Contents | Tables:
+def read_contents(
+    path: Path, labels: str | None = None, key: str | None = None
+) -> Contents | Tables:
     """Read a file, or a folder of tables; `MultiViewData.read` puts its name into messages."""
     suffix = path.suffix.lower()
     if path.is_dir():
-        return read_folder(path, labels)
+        return read_folder(path, labels, key)
     if not path.exists():
         raise FewviewError("no such file or folder; check the path")
     if not path.is_file():
         raise FewviewError("is neither a file nor a folder")
+    if suffix in _READERS and key is not None:
+        raise FewviewError(f"--key {key} (key= in Python) is for folders of tables; leave it out")
     if suffix in _READERS:
         return _READERS[suffix](path, labels)
     if suffix in TABLES:

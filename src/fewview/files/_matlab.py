@@ -27,6 +27,8 @@ from fewview.ground._whole_files import replacing
 
 LABELS = ("Y", "y", "gt", "truelabel", "labels", "label", "gnd", "truth")
 CELLS = "X"
+# Names in files of incomplete views: one matrix per view, and which samples its rows are.
+DATA, INDEX = "data", "index"
 VIEW_NAMES = "view_names"
 NOTE = "fewview"
 TOO_DEEP = "a cell array in a cell array in a cell array"
@@ -60,8 +62,70 @@ def load_matlab(path: Path, memory: int, labels: str | None) -> dict[str, Any]:
     if isinstance(variables.get(NOTE), str):
         return _as_written(variables, labels)
     label_name, found = _find_labels(variables, labels)
-    views = _find_views(variables, label_name, None if found is None else len(found))
+    count = None if found is None else len(found)
+    places = _find_places(variables)
+    if places is not None:
+        # Incomplete files: which samples the rows of every view are.
+        name = next(name for name in (DATA, CELLS) if isinstance(variables.get(name), list))
+        blocks = _cell_views(name, variables[name], variables.get(VIEW_NAMES))
+        return {"views": _placed(blocks, places, count), "labels": found}
+    views = _find_views(variables, label_name, count)
     return {"views": views, "labels": found}
+
+
+def _find_places(variables: Mapping[str, _Value]) -> list[NDArray[Any]] | None:
+    """The cell array `index` with the samples that every view has, beside `data` or `X`."""
+    places = variables.get(INDEX)
+    cells = next((variables[n] for n in (DATA, CELLS) if isinstance(variables.get(n), list)), None)
+    if not isinstance(places, list) or cells is None or len(places) != len(cells):
+        return None
+    if not all(isinstance(p, np.ndarray) and p.size == max(p.shape, default=0) for p in places):
+        return None
+    return [np.ravel(place) for place in places]
+
+
+def _placed(
+    blocks: Mapping[str, NDArray[Any]], places: Sequence[NDArray[Any]], count: int | None
+) -> dict[str, NDArray[Any]]:
+    """Rows of NaN where a view has no sample.
+
+    A view has a row (or a column) per sample that `index` lists, counted from 1, or one per sample,
+    of which those that are not listed count as missing.
+    """
+    total = count or max(int(place.max(initial=0)) for place in places)
+    wholes = []
+    for number, place in enumerate(places):
+        called, whole = f"{INDEX}{{{number + 1}}}", place.astype(np.int64)
+        if (whole != place).any() or len(set(whole.tolist())) != len(whole):
+            raise FewviewError(f"{called} must list every sample once, by whole numbers")
+        if len(whole) and (whole.min() < 1 or whole.max() > total):
+            raise FewviewError(
+                f"{called} lists sample {int(whole.max())}, and there are {total} labels; samples "
+                "are counted from 1"
+            )
+        wholes.append(whole)
+    pairs = [*zip(blocks.items(), wholes, strict=True)]
+    # All views lie alike: rows or columns for the samples that are listed, or for all.
+    ways = [(every, side) for every in (False, True) for side in (0, 1)]
+    fitting = [
+        (every, side)
+        for every, side in ways
+        if all(b.shape[side] == (total if every else len(whole)) for (_, b), whole in pairs)
+    ]
+    if not fitting:
+        listed = ", ".join(f"{v} {_size(b)} with {len(whole)}" for (v, b), whole in pairs)
+        raise FewviewError(
+            f"views do not fit the samples that {INDEX} lists, of {total} ({listed}); all must "
+            "have a row, or all a column, for every listed sample or for every sample"
+        )
+    every, side = fitting[0]
+    out: dict[str, NDArray[Any]] = {}
+    for (view, block), whole in pairs:
+        upright = block.T if side else block
+        kind = block.dtype if block.dtype.kind == "f" else np.float64
+        out[view] = np.full((total, upright.shape[1]), np.nan, dtype=kind)
+        out[view][whole - 1] = upright[whole - 1] if every else upright
+    return out
 
 
 def _is_hdf5(path: Path) -> bool:

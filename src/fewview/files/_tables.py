@@ -23,44 +23,53 @@ from fewview.files._limits import naming
 from fewview.files._npz import read_npy
 from fewview.ground._checkers import check_dimensions, check_extra
 from fewview.ground._errors import FewviewError, shorten
+from fewview.ground._words import MISSING, Texts, split_cells
 
 TABLES = (".csv", ".parquet", ".npy")
-MISSING = frozenset(
-    {"", "NA", "N/A", "n/a", "na", "<NA>", "#N/A", "NULL", "null", "None", "NaN", "nan"}
-)
-# Keys (None for plain arrays), numbers [rows, width] and names of columns, where they have some.
-RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None]
+# Columns of words, by their place.
+Worded = dict[int, Texts]
+# Keys (None for plain arrays), numbers [rows, width], names of columns where they have some, and
+# what columns of words hold.
+RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None, Worded]
 
 
-def read_table(file: Path, known: Mapping[str, Any] | None) -> RawTable:
+def read_table(file: Path, known: Mapping[str, Any] | None, key: str) -> RawTable:
     """Read the table of one view; `known` is what a note of fewview says about the view."""
     with naming(file):
         if file.suffix.lower() == ".npy":
             columns = None if known is None else known["columns"]
-            return None, _read_array(file), None if columns is None else tuple(columns)
+            return None, _read_array(file), None if columns is None else tuple(columns), {}
+        texts: Worded
         if file.suffix.lower() == ".csv":
-            keys, block, names = _read_csv_table(file, (known or {}).get("dtype"))
+            keys, block, names, texts = _read_csv_table(file, (known or {}).get("dtype"), key)
         else:
-            content = _read_parquet(file, "")
+            content = _read_parquet(file, "", key)
             keys, block = Keys(file.name, content["ids"]), content["block"]
             names = tuple(content["columns"])
+            texts = {int(place): cells for place, cells in content["texts"].items()}
         if not names:
-            raise FewviewError("has no columns besides 'id'; remove the file")
+            raise FewviewError(f"has no columns besides {key!r}; remove the file")
         unnamed = known is not None and known["columns"] is None
-        return keys, block, None if unnamed else names
+        return keys, block, None if unnamed else names, texts
 
 
-def read_columns(file: Path, other: str | None) -> tuple[Keys, list[Any]]:
+def csv_header(file: Path) -> list[str]:
+    """Names of the columns of a csv file."""
+    with naming(file):
+        return next(_csv_lines(file))[1]
+
+
+def read_columns(file: Path, other: str | None, key: str = DEFAULT_KEY) -> tuple[Keys, list[Any]]:
     """Read the key and perhaps one more column of a csv or parquet file."""
     with naming(file):
         if file.suffix.lower() == ".npy":
             raise FewviewError("must be a .csv or .parquet file")
         if file.suffix.lower() == ".parquet":
-            content = _read_parquet(file, other)
+            content = _read_parquet(file, other, key)
             return Keys(file.name, content["ids"]), content["values"]
         lines = _csv_lines(file)
         _, header = next(lines)
-        place = _place(header, DEFAULT_KEY)
+        place = _place(header, key)
         second = None if other is None else _place(header, other)
         rows = list(lines)
         ids = [cells[place] for _, cells in rows]
@@ -82,7 +91,11 @@ def _place(header: Sequence[str], name: str) -> int:
         return list(header).index(name)
     if name in header:
         raise FewviewError(f"column {name!r} occurs twice; remove one")
-    advice = "rename the column that identifies a sample" if name == DEFAULT_KEY else "rename it"
+    advice = (
+        "name the column that identifies a sample with --key (key= in Python)"
+        if name == DEFAULT_KEY
+        else "name another with --key or --labels"
+    )
     for separator, called in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and separator in header[0]:
             advice = f"the file seems to be separated by {called}, save it with commas"
@@ -116,28 +129,41 @@ def _csv_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
         raise FewviewError("the file is empty; it needs a line with column names")
 
 
-def _read_csv_table(file: Path, dtype: str | None) -> tuple[Keys, NDArray[Any], tuple[str, ...]]:
+def _read_csv_table(
+    file: Path, dtype: str | None, key: str
+) -> tuple[Keys, NDArray[Any], tuple[str, ...], Worded]:
     lines = _csv_lines(file)
     _, header = next(lines)
-    place = _place(header, DEFAULT_KEY)
+    place = _place(header, key)
     columns = header[:place] + header[place + 1 :]
     ids: list[str] = []
     numbers: list[int] = []
     rows: list[NDArray[np.float64]] = []
+    worded: set[int] = set()
     for number, cells in lines:
         numbers.append(number)
         ids.append(cells.pop(place))
-        rows.append(np.array(_floats(cells, columns, number), dtype=np.float64))
+        rows.append(np.array(_floats(cells, worded), dtype=np.float64))
     block: NDArray[Any] = np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
+    texts = _texts(file, place, worded) if worded else {}
     if dtype != "float64":
         with np.errstate(over="ignore"):
             narrow = block.astype(np.float32)
         if np.array_equal(narrow, block, equal_nan=True):
             block = narrow
-    return Keys(file.name, ids, numbers), block, tuple(columns)
+    return Keys(file.name, ids, numbers), block, tuple(columns), texts
 
 
-def _floats(cells: list[str], columns: Sequence[str], line: int) -> list[float]:
+def _texts(file: Path, place: int, worded: set[int]) -> Worded:
+    """Read once more what columns of words hold; `place` is that of the key."""
+    lines = _csv_lines(file)
+    next(lines)
+    cells = [cells[:place] + cells[place + 1 :] for _, cells in lines]
+    return {k: split_cells(row[k] for row in cells)[1] or [] for k in sorted(worded)}
+
+
+def _floats(cells: list[str], worded: set[int]) -> list[float]:
+    """Numbers of a line, NaN where there is none; columns of words are put into `worded`."""
     try:
         numbers = [float(cell) for cell in cells]
         if "_" not in "".join(cells):  # float() takes 1_000 for a number; a table does not
@@ -145,17 +171,15 @@ def _floats(cells: list[str], columns: Sequence[str], line: int) -> list[float]:
     except ValueError:
         pass
     numbers = []
-    for cell, column in zip(cells, columns, strict=True):
+    for place, cell in enumerate(cells):
         text = cell.strip()
         try:
             if "_" in text:
                 raise ValueError
             numbers.append(math.nan if text in MISSING else float(text))
         except ValueError:
-            raise FewviewError(
-                f"column {column!r}, line {line} holds {cell!r}; features must be numbers (encode "
-                "the text or remove the column; leave unknown cells empty)"
-            ) from None
+            numbers.append(math.nan)
+            worded.add(place)
     return numbers
 
 
@@ -166,12 +190,12 @@ def _check_library() -> None:
     check_extra("parquet files", "pyarrow", "frames")
 
 
-def _read_parquet(file: Path, wanted: str | None) -> Any:
+def _read_parquet(file: Path, wanted: str | None, key: str) -> Any:
     _check_library()
-    return load(load_parquet, ["pyarrow.parquet"], "parquet", file, wanted=wanted)
+    return load(load_parquet, ["pyarrow.parquet"], "parquet", file, wanted=wanted, key=key)
 
 
-def load_parquet(path: Path, memory: int, wanted: str | None) -> dict[str, Any]:
+def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[str, Any]:
     """Read a parquet file (in the child process): its keys and the columns that are wanted.
 
     These are "" for the table of a view (all of them), None for the keys alone, or the name of one
@@ -193,8 +217,8 @@ def load_parquet(path: Path, memory: int, wanted: str | None) -> dict[str, Any]:
         raise FewviewError(
             f"is not a parquet file, or is damaged or cut short ({error}); get it again"
         ) from error
-    place = _place(names, DEFAULT_KEY)
-    ids = _plain_values(table.column(place), DEFAULT_KEY)
+    place = _place(names, key)
+    ids = _plain_values(table.column(place), key)
     if wanted == "":
         return {"ids": ids, **_parquet_features(table, names, place)}
     other = None if wanted is None else _place(names, wanted)
@@ -218,6 +242,7 @@ def _parquet_features(table: Any, names: Sequence[str], place: int) -> dict[str,
     from pyarrow import types
 
     features: list[NDArray[Any]] = []
+    texts: dict[str, Texts] = {}
     columns = [name for index, name in enumerate(names) if index != place]
     for name, column in zip(columns, table.remove_column(place).columns, strict=True):
         if types.is_null(column.type):
@@ -226,14 +251,21 @@ def _parquet_features(table: Any, names: Sequence[str], place: int) -> dict[str,
             column = column.cast(pyarrow.uint8())
         elif not (types.is_floating(column.type) or types.is_integer(column.type)):
             values = column.to_pylist()
-            row = next((i for i, value in enumerate(values) if value is not None), 0)
-            raise FewviewError(
-                f"column {name!r}, row {row} holds {values[row] if values else column.type!r}; "
-                "features must be numbers (encode or remove the column)"
-            )
+            try:
+                numbers, words = split_cells(values)
+            except (TypeError, ValueError):
+                row = next((i for i, value in enumerate(values) if value is not None), 0)
+                raise FewviewError(
+                    f"column {name!r}, row {row} holds {values[row] if values else column.type!r}; "
+                    "features must be numbers, words or dates (encode or remove the column)"
+                ) from None
+            if words is not None:
+                texts[str(len(features))] = words
+            features.append(numbers)
+            continue
         features.append(column.to_numpy())
     block = np.column_stack(features) if features else np.empty((table.num_rows, 0))
-    return {"block": block, "columns": columns}
+    return {"block": block, "columns": columns, "texts": texts}
 
 
 # ------------------------------------------------------------------ writing

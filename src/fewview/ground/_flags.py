@@ -42,7 +42,31 @@ def add_options(parser: ArgumentParser, options: Mapping[str, Option]) -> None:
 
 DATA_DIR = Option("Folder of data files. Default: $FEWVIEW_DATA, else the user's cache.")
 DEVICE = Option("cpu, cuda or auto.", default="cpu")
+FORCE = Option("Let -o replace an input, or write into a folder of inputs.", bool)
 JOBS = Option("Number of processes; they share the cores.", int, 1)
+
+# How samples are read; names are those of the parameters of `MultiViewData.read`.
+READING = {
+    "labels": Option(
+        "What holds the labels, by name: a column of the label file or of any table (folder), a "
+        "column of obs (.h5ad, .h5mu), a variable (.mat) or an array (.npz).",
+        metavar="NAME",
+    ),
+    "key": Option(
+        "In folders of tables, the column that identifies a sample. Default: 'id', else the one "
+        "that all tables have with another value in every row.",
+        metavar="COLUMN",
+    ),
+    "partial_rows": Option(
+        "Rows that are partly empty: 'keep' (a method fills the cells with what it learnt), "
+        "'drop_view' (the view counts as missing there), 'mean' (fill with means of this file) or "
+        "'error'.",
+        default="keep",
+    ),
+    "disjoint": Option(
+        "Tables that have no id in common are meant so: every sample has one view.", bool
+    ),
+}
 
 # A benchmark; names are those of the parameters of `make_grid` and `bench`.
 BENCH = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,39 @@ def check_writable(path: str | PathLike[str]) -> Path:
     if target.is_dir():
         raise FewviewError(f"{target} is a folder; give the name of a file")
     return target
+
+
+def check_output(
+    path: str | PathLike[str], inputs: Iterable[str | PathLike[str] | None], force: bool = False
+) -> Path:
+    """`check_writable`, and no input is replaced and no folder of inputs gets another file.
+
+    With `force` the user wants that.
+    """
+    refuse_inputs(path, inputs, force)
+    return check_writable(path)
+
+
+def refuse_inputs(
+    path: str | PathLike[str], inputs: Iterable[str | PathLike[str] | None], force: bool
+) -> None:
+    """The second half of `check_output`, for folders too."""
+    target = Path(path)
+    where = target.resolve()
+    for given in inputs:
+        if given is None or force:
+            continue
+        source = Path(given).expanduser().resolve()
+        if where == source:
+            raise FewviewError(
+                f"{target} is an input, which would be lost; choose another name with -o, or give "
+                "--force"
+            )
+        if source.is_dir() and source in where.parents:
+            raise FewviewError(
+                f"{target} is in the folder of inputs {given}, where it would be read as data next "
+                "time; choose another place with -o, or give --force"
+            )
 
 
 def made_folder(path: str | PathLike[str]) -> Path:

@@ -162,10 +162,13 @@ class ViewTensors:
     def of(
         cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
     ) -> ViewTensors:
-        """Copy a data set to a device, zeros in place of missing rows."""
-        blocks = (torch.from_numpy(np.nan_to_num(b, copy=True)) for b in data.views.values())
-        views = tuple(block.to(device=device, dtype=dtype) for block in blocks)
-        return cls(views, torch.from_numpy(np.array(data.mask)).to(device), data.view_names)
+        """Copy a data set to a device, zeros in place of missing rows; empty cells stay NaN."""
+        views = []
+        for block, present in zip(data.views.values(), data.mask.T, strict=True):
+            rows = np.array(block)
+            rows[~present] = 0
+            views.append(torch.from_numpy(rows).to(device=device, dtype=dtype))
+        return cls(tuple(views), torch.from_numpy(np.array(data.mask)).to(device), data.view_names)
 
     def gather(self, episodes: Episodes) -> EpisodeBatch:
         """Build the tensors of some tasks."""

@@ -1,12 +1,13 @@
 """Blocks of numbers: whatever people pass as a view becomes a float array [n, d].
 
-A missing view of a sample is a row of NaN. What to do with rows that are partly NaN is decided
-here, in `settle_rows`.
+A missing view of a sample is a row of NaN, and NaN in other rows are empty cells. What to do with
+those is decided here, in `settle_rows`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any, Literal
 
 import numpy as np
@@ -14,21 +15,27 @@ from numpy.typing import NDArray
 
 from fewview.ground._checkers import check_count, check_dimensions
 from fewview.ground._errors import FewviewError
-from fewview.samples._labels import plain, repeated
+from fewview.ground._words import Texts, split_cells
+from fewview.samples._columns import Columns, RawView, expanded
+from fewview.samples._labels import repeated
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
-PartialRows = Literal["error", "drop_view", "mean"]
-PARTIAL_ROWS: tuple[PartialRows, ...] = ("error", "drop_view", "mean")
+PartialRows = Literal["keep", "error", "drop_view", "mean"]
+PARTIAL_ROWS: tuple[PartialRows, ...] = ("keep", "error", "drop_view", "mean")
 Names = tuple[str, ...] | None
 
 
 def as_blocks(
-    views: Any, columns: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, FloatArray], dict[str, tuple[str, ...]]]:
-    """Turn views into float arrays with the same number of rows, and names of their columns."""
+    views: Any, columns: Mapping[str, Sequence[str]], like: Mapping[str, Columns]
+) -> tuple[dict[str, FloatArray], dict[str, tuple[str, ...]], dict[str, Columns]]:
+    """Turn views into float arrays with the same number of rows.
+
+    Returns them, the names of their columns where known, and what columns are where some are not
+    numbers; `like` says what was learnt about columns before.
+    """
     named = {view: as_block(view, value) for view, value in _named(views).items()}
-    blocks = {view: block for view, (block, _) in named.items()}
+    blocks = {view: block for view, (block, _, _) in named.items()}
     counts = {view: len(block) for view, block in blocks.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{view} {count}" for view, count in counts.items())
@@ -40,15 +47,30 @@ def as_blocks(
         if view not in blocks:
             raise FewviewError(f"columns given for view {view!r}, which does not exist")
     known: dict[str, tuple[str, ...]] = {}
-    for view, (block, own) in named.items():
+    kinds: dict[str, Columns] = {}
+    for view, (block, own, texts) in named.items():
         names = tuple(map(str, columns[view])) if view in columns else own
+        if names is None and texts:
+            names = tuple(map(str, range(block.shape[1])))
         if names is None:
             continue
         check_count(f"view {view!r}: ", "column names", len(names), block.shape[1], "columns")
         for name in repeated(names):
             raise FewviewError(f"view {view!r}: column {name!r} occurs twice; rename or drop one")
         known[view] = names
-    return blocks, known
+        if texts or (view in like and set(names) & {c.name for c in like[view]}):
+            raw = RawView(view, block, names, texts)
+            blocks[view], known[view], kinds[view] = numbered(raw, like.get(view))
+    return blocks, known, kinds
+
+
+def numbered(raw: RawView, like: Columns | None) -> tuple[FloatArray, tuple[str, ...], Columns]:
+    """Make numbers of a view's words: the block, names of its columns, and what they are."""
+    block, columns = raw.encode(like)
+    names = expanded(columns)
+    for name in repeated(names):
+        raise FewviewError(f"view {raw.view!r}: two columns would be called {name!r}; rename one")
+    return block, names, columns
 
 
 def _named(views: Any) -> dict[str, Any]:
@@ -85,8 +107,8 @@ def _dimensions(value: Any) -> int | None:
         return None
 
 
-def as_block(view: str, value: Any) -> tuple[FloatArray, Names]:
-    """Turn whatever holds one view into a float array [n, d], and its column names."""
+def as_block(view: str, value: Any) -> tuple[FloatArray, Names, dict[int, Texts]]:
+    """Turn whatever holds one view into a float array [n, d], its column names, and its words."""
     if hasattr(value, "view_names"):
         raise FewviewError(f"view {view!r} is itself a MultiViewData; give one of its views")
     columns = getattr(value, "column_names", getattr(value, "columns", None))
@@ -99,7 +121,6 @@ def as_block(view: str, value: Any) -> tuple[FloatArray, Names]:
             value = value.astype(np.float64)
         value = value.filled(np.nan) if value.dtype.kind == "f" else value
     elif hasattr(value, "to_numpy"):
-        _refuse_text_columns(view, value, names)
         value = value.to_numpy()
     try:
         array = np.asarray(value)
@@ -110,14 +131,17 @@ def as_block(view: str, value: Any) -> tuple[FloatArray, Names]:
     check_dimensions(f"view {view!r}", array.ndim, 2)
     if array.shape[1] == 0:
         raise FewviewError(f"view {view!r} has no columns; drop the view")
+    texts: dict[int, Texts] = {}
+    if array.dtype.kind in "UM" and names is not None:  # words need names, or nobody finds them
+        array = np.where(array == array, array.astype(str), "").astype(object)
     if array.dtype == object:
-        array = _from_objects(view, array, names)
+        array, texts = _from_objects(view, array, names)
     if array.dtype.kind not in "fiub":
         raise FewviewError(
-            f"view {view!r} holds {array.dtype} values; features must be numbers "
-            "(encode text and dates first)"
+            f"view {view!r} holds {array.dtype} values; features must be numbers (words and dates "
+            "are read from tables, whose columns have names)"
         )
-    return as_float(array), names
+    return as_float(array), names, texts
 
 
 def as_float(array: NDArray[Any]) -> FloatArray:
@@ -129,34 +153,39 @@ def as_float(array: NDArray[Any]) -> FloatArray:
     return array.astype(np.float64 if wide else np.float32)
 
 
-def _refuse_text_columns(view: str, frame: Any, names: Names) -> None:
-    dtypes = getattr(frame, "dtypes", None)
-    if names is None or dtypes is None:
-        return
-    for column, dtype in zip(names, list(dtypes), strict=False):
-        text = str(dtype).lower()
-        if text.startswith(("str", "utf8", "category", "categorical", "enum", "date", "time")):
-            raise FewviewError(
-                f"view {view!r}: column {column!r} holds {dtype} values; features must be numbers "
-                "(encode or drop the column, or name it as the key)"
-            )
-
-
-def _from_objects(view: str, array: NDArray[Any], names: Names) -> FloatArray:
-    """Read an array of objects cell by cell; text that looks like a number is still text."""
+def _from_objects(
+    view: str, array: NDArray[Any], names: Names
+) -> tuple[FloatArray, dict[int, Texts]]:
+    """Read an array of objects column by column: numbers, and the texts of columns of words."""
     out = np.empty(array.shape)
+    texts: dict[int, Texts] = {}
     for column in range(array.shape[1]):
-        for row, cell in enumerate(array[:, column]):
-            try:
-                if isinstance(cell, (str, bytes)):
-                    raise TypeError
-                out[row, column] = float("nan") if plain(cell) is None else float(cell)
-            except (TypeError, ValueError, OverflowError):
-                raise FewviewError(
-                    f"view {view!r}: column {names[column] if names else column!r}, row {row} "
-                    f"holds {cell!r}; features must be numbers (encode or drop the column)"
-                ) from None
-    return out
+        try:
+            if names is None and any(isinstance(cell, (str, date)) for cell in array[:, column]):
+                raise TypeError
+            out[:, column], found = split_cells(array[:, column])
+        except (TypeError, ValueError, OverflowError):
+            odd = (row for row, cell in enumerate(array[:, column]) if _is_odd(cell, names))
+            row = next(odd, 0)
+            raise FewviewError(
+                f"view {view!r}: column {names[column] if names else column!r}, row {row} "
+                f"holds {array[row, column]!r}; features must be numbers"
+                + (", words or dates" if names else "")
+                + " (encode or drop the column)"
+            ) from None
+        if found is not None:
+            texts[column] = found
+    return out, texts
+
+
+def _is_odd(cell: Any, names: Names) -> bool:
+    if names is None and isinstance(cell, (str, date)):
+        return True
+    try:
+        split_cells([cell])
+    except (TypeError, ValueError, OverflowError):
+        return True
+    return False
 
 
 def as_mask(mask: Any, n_samples: int, n_views: int) -> BoolArray | None:
@@ -201,22 +230,22 @@ def settle_rows(
                 f"view {view!r}: {called([row])}, column {_column(names, column)} is infinite; "
                 "replace it by a number or by NaN for a missing view"
             )
+        block[missing] = np.nan  # one bit pattern, so that equal data have equal fingerprints
         part = np.asarray(missing.any(axis=1) & ~missing.all(axis=1))
-        if part.any():
+        if part.any() and partial_rows != "keep":
             if partial_rows == "error":
                 raise FewviewError(
                     f"view {view!r}: {called(np.flatnonzero(part))} partly NaN; a missing view is "
-                    'a row of NaN only. Choose partial_rows="drop_view" to count the view as '
-                    'missing there or "mean" to fill with the column means (on files: fewview data '
-                    "convert)"
+                    'a row of NaN only. Choose partial_rows="keep" to let cells be empty, '
+                    '"drop_view" to count the view as missing there or "mean" to fill with the '
+                    "column means (--partial-rows on command lines)"
                 )
             if partial_rows == "drop_view":
                 block[part] = np.nan
             else:
                 _fill_with_means(view, block, missing, part, names)
-    present = ~np.isnan(block[:, 0]) if block.shape[0] else np.zeros(0, dtype=bool)
-    block[~present] = np.nan  # one bit pattern of NaN, so that equal data have equal fingerprints
-    return frozen(block), present
+        return frozen(block), np.asarray(~np.isnan(block).all(axis=1))
+    return frozen(block), np.ones(len(block), dtype=bool)
 
 
 def _fill_with_means(

@@ -8,6 +8,7 @@ only some samples need (files, frames, summaries) is imported where it is used.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewview.ground._checkers import check_word
-from fewview.ground._errors import FewviewError, shorten
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import (
     PARTIAL_ROWS,
     FloatArray,
@@ -29,6 +30,7 @@ from fewview.samples._blocks import (
     frozen,
     settle_rows,
 )
+from fewview.samples._columns import Columns, merge_columns, plain_columns, recode
 from fewview.samples._labels import as_ids, as_labels, encode_labels, rows_text
 
 if TYPE_CHECKING:
@@ -42,7 +44,11 @@ class MultiViewData:
     """Samples described by several named views, any of which may be missing for any sample.
 
     A missing view of a sample is an all-NaN row of that view's block; `mask[n, v]` is False there.
-    Every sample has at least one view. Instances are immutable: the arrays are read-only.
+    NaN in other rows are empty cells, which methods fill with what they have learnt. Every sample
+    has at least one view. Instances are immutable: the arrays are read-only.
+
+    Columns of words become numbers: categories one column each (`leaf=dry`, `leaf=wet`), truth
+    values 0 and 1, dates days since 1970, longer texts shares of their letters; see `kinds`.
 
     Args:
         views: dict of name -> array [n_samples, width], a list of such arrays (named `view0`,
@@ -53,9 +59,12 @@ class MultiViewData:
         ids: unique sample identifiers.
         mask: boolean [n_samples, n_views]; False marks a view as missing whatever its block holds.
         columns: dict of view name -> column names, where known.
-        partial_rows: what to do with a row that is partly NaN: `"error"`, `"drop_view"` (the view
-            counts as missing for that sample) or `"mean"` (fill with the column's mean).
+        partial_rows: what to do with a row that is partly NaN: `"keep"` (those cells are empty),
+            `"error"`, `"drop_view"` (the view counts as missing for that sample) or `"mean"` (fill
+            with the column's mean in these data).
         name: what to call this data in messages and reports.
+        like: samples whose columns and categories were learnt before, usually the base set: words
+            become the same numbers, and what does not fit is told.
 
     Example:
         >>> nan = float("nan")
@@ -75,6 +84,7 @@ class MultiViewData:
     labels: NDArray[Any] | None
     ids: NDArray[Any] | None
     columns: dict[str, tuple[str, ...]]
+    kinds: dict[str, Columns]
     name: str | None
 
     def __init__(
@@ -85,14 +95,19 @@ class MultiViewData:
         ids: Iterable[Hashable] | None = None,
         mask: Any = None,
         columns: Mapping[str, Sequence[str]] | None = None,
-        partial_rows: PartialRows = "error",
+        partial_rows: PartialRows = "keep",
         name: str | None = None,
+        like: MultiViewData | None = None,
     ) -> None:
         check_word(f"partial_rows={partial_rows!r}", partial_rows, PARTIAL_ROWS)
+        known: Mapping[str, Columns] = {}
         if isinstance(views, MultiViewData):
+            known = views.kinds if columns is None else {}
             columns = views.columns if columns is None else columns
             views = views.views
-        blocks, self.columns = as_blocks(views, columns or {})
+        learnt = {} if like is None else like.kinds
+        blocks, self.columns, self.kinds = as_blocks(views, columns or {}, learnt)
+        self.kinds |= known
         n_samples = len(next(iter(blocks.values())))
         self.ids = as_ids(ids, n_samples)
         given = as_mask(mask, n_samples, len(blocks))
@@ -126,8 +141,10 @@ class MultiViewData:
         labels: Any = None,
         *,
         key: str | None = None,
-        partial_rows: PartialRows = "error",
+        partial_rows: PartialRows = "keep",
         name: str | None = None,
+        like: MultiViewData | None = None,
+        disjoint: bool = False,
     ) -> MultiViewData:
         """Join one table per view whose rows do not match (an outer join).
 
@@ -136,13 +153,15 @@ class MultiViewData:
 
         Args:
             frames: dict of view name -> pandas, polars or other frame that narwhals knows. All
-                columns but the key are features and must be numbers.
+                columns but the key are features: numbers, words, truth values or dates.
             labels: a frame with the key and one more column, a pandas Series whose index is the
                 key, or a dict id -> label; None for samples without a label.
             key: the column (or, in pandas, the index level) that identifies a sample; without it a
                 column `id` does where there is one, else the pandas index.
             partial_rows: see the class.
             name: see the class.
+            like: see the class.
+            disjoint: tables that have no key in common are meant so.
 
         Example:
             >>> import pandas as pd
@@ -153,19 +172,26 @@ class MultiViewData:
         """
         from fewview.samples._frames import frame_tables
 
-        return cls.from_contents(frame_tables(frames, labels, key, name), partial_rows)
+        tables = frame_tables(frames, labels, key, name)
+        return cls.from_contents(tables, partial_rows, like, disjoint)
 
     @classmethod
     def from_contents(
-        cls, contents: Contents | Tables, partial_rows: PartialRows = "error"
+        cls,
+        contents: Contents | Tables,
+        partial_rows: PartialRows = "keep",
+        like: MultiViewData | None = None,
+        disjoint: bool = False,
     ) -> MultiViewData:
         """Make samples of what a file says, or of tables that are still to be joined by key."""
         from fewview.files._file_contents import Tables
         from fewview.samples._joins import join_tables
 
+        kinds: dict[str, Columns] = {}
         if isinstance(contents, Tables):
-            contents = join_tables(contents, partial_rows)
-        return cls(**vars(contents), partial_rows=partial_rows)
+            learnt = None if like is None else like.kinds
+            contents, kinds = join_tables(contents, partial_rows, learnt, disjoint)
+        return cls(**vars(contents), partial_rows=partial_rows).with_kinds(kinds)
 
     @classmethod
     def unchecked(
@@ -176,17 +202,18 @@ class MultiViewData:
         ids: NDArray[Any] | None = None,
         columns: dict[str, tuple[str, ...]] | None = None,
         name: str | None = None,
+        kinds: dict[str, Columns] | None = None,
     ) -> MultiViewData:
         """Make samples of arrays that are right already and that nobody changes: nothing is copied.
 
-        Rows of the views are NaN exactly where the mask is False.
+        Whole rows of the views are NaN exactly where the mask is False.
         """
         out = cls.__new__(cls)
         out._views = {view: frozen(block) for view, block in views.items()}
         out.mask = frozen(mask)
         out.labels = None if labels is None else frozen(labels)
         out.ids = None if ids is None else frozen(ids)
-        out.columns, out.name = columns or {}, name
+        out.columns, out.name, out.kinds = columns or {}, name, kinds or {}
         return out
 
     @classmethod
@@ -194,8 +221,11 @@ class MultiViewData:
         cls,
         path: str | PathLike[str],
         *,
-        partial_rows: PartialRows = "error",
+        partial_rows: PartialRows = "keep",
         labels: str | None = None,
+        key: str | None = None,
+        like: MultiViewData | None = None,
+        disjoint: bool = False,
     ) -> MultiViewData:
         """Read samples from a file or from a folder with one table per view.
 
@@ -203,8 +233,12 @@ class MultiViewData:
             path: an `.npz`, `.mat`, `.h5mu` or `.h5ad` file, or the folder.
             partial_rows: what to do with rows that are partly NaN; see the class.
             labels: what holds the labels, by name: an array (`.npz`, by default `y`), a variable
-                (`.mat`), a column of `obs` (`.h5mu`, `.h5ad`) or of the label file (folder), both
-                by default `label`.
+                (`.mat`), a column of `obs` (`.h5mu`, `.h5ad`), or of the label file or any table
+                (folder), by default `label`.
+            key: in a folder, the column that identifies a sample: by default `id`, else the one
+                that all tables have with another value in every row.
+            like: samples whose columns and categories were learnt before; see the class.
+            disjoint: tables that have no id in common are meant so: samples have one view each.
 
         Returns:
             The samples, called after the file.
@@ -224,7 +258,8 @@ class MultiViewData:
 
         check_word(f"partial_rows={partial_rows!r}", partial_rows, PARTIAL_ROWS)
         with naming(Path(path)):
-            return cls.from_contents(read_contents(Path(path), labels), partial_rows)
+            contents = read_contents(Path(path), labels, key)
+            return cls.from_contents(contents, partial_rows, like, disjoint)
 
     def write(self, path: str | PathLike[str], *, format: str | None = None) -> None:
         """Write the samples to a file or to a new folder with one table per view.
@@ -277,6 +312,8 @@ class MultiViewData:
             raise FewviewError("concat needs at least one MultiViewData")
         widths: dict[str, int] = {}
         columns: dict[str, tuple[str, ...]] = {}
+        kinds = _merged_kinds(items)
+        items = [item._recoded(kinds) for item in items]
         for item in items:
             for view, width in item.view_dims.items():
                 if widths.setdefault(view, width) != width:
@@ -286,7 +323,12 @@ class MultiViewData:
             for view, names in item.columns.items():
                 if set(columns.setdefault(view, names)) != set(names):
                     raise FewviewError(f"view {view!r} has different columns in different parts")
-        items = [item._in_column_order(columns) for item in items]
+        order = {
+            view: plain_columns(names)
+            for view, names in columns.items()
+            if view not in kinds and any(i.columns.get(view, names) != names for i in items)
+        }
+        items = [item._recoded(order) for item in items]
         blocks = {
             view: np.concatenate([item._block(view, width) for item in items])
             for view, width in widths.items()
@@ -297,7 +339,8 @@ class MultiViewData:
             labels = [*chain.from_iterable(known)]
         if all(item.ids is not None for item in items):
             ids = [i for item in items if item.ids is not None for i in item.ids.tolist()]
-        return cls(blocks, labels, ids=ids, columns=columns, name=items[0].name)
+        out = cls(blocks, labels, ids=ids, columns=columns, name=items[0].name)
+        return out.with_kinds(kinds)
 
     # ------------------------------------------------------------------ what it holds
 
@@ -342,6 +385,22 @@ class MultiViewData:
     def ndim(self) -> int:
         """Always 2: samples by features."""
         return 2
+
+    @cached_property
+    def empty_cells(self) -> int:
+        """Number of empty cells: NaN in rows of views that are not missing.
+
+        Example:
+            >>> MultiViewData({"a": [[1.0, float("nan")], [2.0, 3.0]]}).empty_cells
+            1
+        """
+        total = 0
+        for (view, block), present in zip(self._views.items(), self.mask.T, strict=True):
+            if view in self.kinds:  # a word in a cell may be several numbers
+                widths = [column.width for column in self.kinds[view]]
+                block = block[:, np.cumsum([0, *widths[:-1]])]
+            total += int(np.isnan(block[present]).sum())
+        return total
 
     @property
     def missing_rate(self) -> float:
@@ -432,16 +491,18 @@ class MultiViewData:
 
     def _changed(self, **changes: Any) -> MultiViewData:
         """The same samples with other parts, which must be right."""
-        parts = {name: getattr(self, name) for name in ("mask", "labels", "ids", "columns", "name")}
+        kept = ("mask", "labels", "ids", "columns", "name", "kinds")
+        parts = {name: getattr(self, name) for name in kept}
         return MultiViewData.unchecked(**{"views": self._views, **parts, **changes})
 
     def _checked(
         self, views: Any, columns: Mapping[str, Sequence[str]], mask: Any = None
     ) -> MultiViewData:
         """The same samples with other views, which are still to be checked."""
-        return MultiViewData(
+        out = MultiViewData(
             views, self.labels, ids=self.ids, mask=mask, columns=columns, name=self.name
         )
+        return out.with_kinds(self.kinds)
 
     def select_views(self, names: Sequence[str]) -> MultiViewData:
         """Keep only these views, in this order; samples left without any view are an error.
@@ -481,19 +542,33 @@ class MultiViewData:
         """Return the same samples under another name."""
         return self._changed(name=name)
 
+    def with_kinds(self, kinds: Mapping[str, Columns]) -> MultiViewData:
+        """Return the same samples with what their columns are, for views that are not all numbers.
+
+        The numbers must have been made so.
+        """
+        if not kinds and not self.kinds:
+            return self
+        return self._changed(kinds={v: tuple(kinds[v]) for v in self._views if v in kinds})
+
     def without_ids(self) -> MultiViewData:
         """Return the same samples without identifiers: rows of two sets may share them."""
         return self._changed(ids=None)
 
-    def like(self, reference: MultiViewData, what: str = "data") -> MultiViewData:
+    def like(
+        self, reference: MultiViewData, what: str = "data", strict: bool = False
+    ) -> MultiViewData:
         """Bring views and columns into the order of `reference`, matching by name.
 
-        A view of the reference that is absent here is missing for all samples. A view that the
-        reference does not have, or one of another width or with other columns, is an error.
+        A view of the reference that is absent here is missing for all samples. Columns that the
+        reference has and these samples have not are empty, other columns are left out, and both are
+        told. A view that the reference does not have is left out and told; one of another width,
+        without names of columns, is an error.
 
         Args:
             reference: usually the base set.
             what: how to call this data in messages ("support", "query").
+            strict: take a view that the reference does not have for an error.
 
         Example:
             >>> base = MultiViewData({"a": [[1.0]], "b": [[2.0]]})
@@ -501,24 +576,46 @@ class MultiViewData:
             [[False, True]]
         """
         dims = reference.view_dims
-        if list(self.view_dims.items()) == list(dims.items()) and (
-            not self.columns or not reference.columns or self.columns == reference.columns
+        if (
+            list(self.view_dims.items()) == list(dims.items())
+            and (not self.columns or not reference.columns or self.columns == reference.columns)
+            and all(self.kinds[view] == reference.kinds.get(view) for view in self.kinds)
         ):
             return self
-        for view, width in self.view_dims.items():
-            if view not in dims:
-                raise FewviewError(
-                    f"{what} has a view {view!r} that the reference set does not have "
-                    f"(it has {shorten(dims)}); drop it with drop_views([{view!r}])"
-                )
+        extra = [view for view in self.view_names if view not in dims]
+        if extra:
+            return self._without_views(extra, dims, what, strict).like(reference, what)
+        arranged = self._in_column_order(reference, what)
+        for view, width in arranged.view_dims.items():
             if width != dims[view]:
                 raise FewviewError(
                     f"view {view!r}: {what} is {width} wide, the reference set {dims[view]}; "
                     "both must hold the same features"
                 )
-        arranged = self._in_column_order(reference.columns, what)
         blocks = {view: arranged._block(view, width) for view, width in dims.items()}
-        return self._checked(blocks, reference.columns)
+        return arranged._checked(blocks, reference.columns).with_kinds(reference.kinds)
+
+    def _without_views(
+        self, extra: Sequence[str], dims: Mapping[str, int], what: str, strict: bool
+    ) -> MultiViewData:
+        """Leave out views that a reference does not have, and tell it."""
+        from difflib import get_close_matches
+
+        near = [match for view in extra for match in get_close_matches(view, list(dims), n=1)]
+        text = (
+            f"{what} has a view {shorten(map(repr, extra))} that the reference set does not have "
+            f"(it has {shorten(dims)})"
+        )
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        kept = [view for view in self.view_names if view not in extra]
+        if strict or not kept:
+            raise FewviewError(f"{text}{hint or f'; drop it with drop_views({extra!r})'}")
+        there = self.mask[:, [view in kept for view in self.view_names]].any(axis=1)
+        if not there.all():
+            rows = rows_text(np.flatnonzero(~there), self.ids)
+            raise FewviewError(f"{text}, and {rows} no other; drop these samples{hint}")
+        warnings.warn(f"{text}; it is left out{hint}", FewviewWarning, stacklevel=4)
+        return self.select_views(kept)
 
     def _block(self, view: str, width: int) -> FloatArray:
         """The block of a view, rows of NaN where there is none."""
@@ -526,26 +623,40 @@ class MultiViewData:
             return self._views[view]
         return np.full((self.n_samples, width), np.nan, dtype=np.float32)
 
-    def _in_column_order(
-        self, columns: Mapping[str, tuple[str, ...]], what: str = "data"
-    ) -> MultiViewData:
-        """Reorder columns by name where both sides have names."""
-        blocks = dict(self._views)
-        new_columns = dict(self.columns)
-        for view, wanted in columns.items():
-            mine = self.columns.get(view)
-            if mine is None or mine == wanted:
+    def _in_column_order(self, reference: MultiViewData, what: str) -> MultiViewData:
+        """Columns as in the reference, by name, where both sides have names."""
+        wanted = {
+            view: reference.kinds.get(view) or plain_columns(names)
+            for view, names in reference.columns.items()
+            if self.columns.get(view, names) != names
+            or self.kinds.get(view) != reference.kinds.get(view)
+        }
+        return self._recoded(wanted, what)
+
+    def _recoded(self, wanted: Mapping[str, Columns], what: str = "") -> MultiViewData:
+        """The same samples with their columns as these, where they have names."""
+        blocks, columns = dict(self._views), dict(self.columns)
+        for view, known in wanted.items():
+            names = columns.get(view)
+            if names is None:
                 continue
-            if set(mine) != set(wanted):
-                odd = sorted(set(mine) ^ set(wanted))
-                raise FewviewError(
-                    f"view {view!r}: columns of {what} differ from the reference set's "
-                    f"({shorten(odd)}); both must have the same columns"
-                )
-            place = {column: index for index, column in enumerate(mine)}
-            blocks[view] = blocks[view][:, [place[column] for column in wanted]]
-            new_columns[view] = wanted
-        return self._changed(views=blocks, columns=new_columns)
+            mine = self.kinds.get(view) or plain_columns(names)
+            if mine != known:
+                blocks[view], columns[view] = recode(view, blocks[view], mine, known, what)
+        if columns == self.columns:
+            return self
+        there = np.column_stack([~np.isnan(block).all(axis=1) for block in blocks.values()])
+        empty = np.flatnonzero(~there.any(axis=1))
+        if empty.size:
+            raise FewviewError(
+                f"{what or 'data'}: {rows_text(empty, self.ids)}: nothing is left of the columns "
+                "that were learnt; drop these samples"
+            )
+        kinds = {view: wanted.get(view, self.kinds.get(view, ())) for view in columns}
+        return self._changed(
+            views=blocks, mask=there, columns=columns,
+            kinds={v: cs for v, cs in kinds.items() if any(c.kind != "number" for c in cs)},
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ looks
 
@@ -570,9 +681,10 @@ class MultiViewData:
         views = ", ".join(f"{view}[{width}]" for view, width in self.view_dims.items())
         classes = "no labels" if self.labels is None else f"{len(self.classes)} classes"
         label = f"{self.name}: " if self.name else ""
+        empty = f", {self.empty_cells} empty cells" if self.empty_cells else ""
         return (
             f"MultiViewData({label}{self.n_samples} samples, views: {views}, {classes}, "
-            f"{100 * self.missing_rate:.1f}% missing)"
+            f"{100 * self.missing_rate:.1f}% missing{empty})"
         )
 
     def _repr_html_(self) -> str:
@@ -593,6 +705,17 @@ class MultiViewData:
     def plot_patterns(self, ax: Any = None) -> Any:
         """Draw which view combinations occur and how often (matplotlib); returns the axes."""
         return self.summary().plot(ax)
+
+
+def _merged_kinds(items: Sequence[MultiViewData]) -> dict[str, Columns]:
+    """What columns of several sets are, for views of which some column is not a number."""
+    merged = {}
+    for view in dict.fromkeys(view for item in items for view in item.kinds):
+        parts = [item for item in items if view in item.columns]
+        merged[view] = merge_columns(
+            [item.kinds.get(view) or plain_columns(item.columns[view]) for item in parts]
+        )
+    return merged
 
 
 def _same_array(one: NDArray[Any] | None, two: NDArray[Any] | None) -> bool:

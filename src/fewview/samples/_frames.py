@@ -39,16 +39,15 @@ def frame_tables(
         keys, features, kinds[where] = _split_key(where, frame, key)
         if not keys.ids:
             raise FewviewError(f"{where}: the table has no rows; drop the view")
-        _check_features(keys, features)
         try:
-            block, columns = as_block(str(view), features)
+            block, columns, texts = as_block(str(view), features)
         except FewviewError:
             raise
         except Exception as error:  # a frame library may fail in its own ways on odd columns
             raise FewviewError(
                 f"{where}: its columns cannot be turned into numbers ({error})"
             ) from error
-        tables[str(view)] = Table(keys, block, columns)
+        tables[str(view)] = Table(keys, block, columns, texts)
     if len(tables) > 1 and set(kinds.values()) == {"row numbers"}:
         _refuse_forgotten_key(tables)
     keyed = None
@@ -140,25 +139,6 @@ def _distinct(where: str, names: Sequence[str]) -> list[str]:
     for name in repeated(names):
         raise FewviewError(f"{where}: column {name!r} occurs twice; rename or drop one")
     return list(names)
-
-
-def _check_features(keys: Keys, features: Any) -> None:
-    """Refuse text, dates and the like by column, with the first value as a witness."""
-    import narwhals as nw
-
-    for column, dtype in features.schema.items():
-        if dtype.is_numeric() or dtype in (nw.Boolean, nw.Object, nw.Unknown):
-            continue  # objects are read cell by cell later
-        for index, value in enumerate(_list(features.get_column(column).to_list())):
-            if value is not None:
-                raise FewviewError(
-                    f"{keys.where}: column {column!r}, {keys.row(index)} (id {keys.ids[index]!r}) "
-                    f"holds {value!r}; features must be numbers (encode or drop the column, or "
-                    "name it as the key)"
-                )
-        raise FewviewError(
-            f"{keys.where}: column {column!r} holds {dtype} values and all are missing; drop it"
-        )
 
 
 def _read_labels(labels: Any, key: str | None) -> tuple[KeyedLabels, str]:

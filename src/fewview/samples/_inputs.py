@@ -7,9 +7,11 @@ matrices, or an object that looks like MuData or AnnData. Labels are checked as 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,16 +22,23 @@ from fewview.samples._data import MultiViewData
 from fewview.samples._frames import index_kind
 
 
-def as_data(X: Any, y: Any = None) -> MultiViewData:
+def as_data(X: Any, y: Any = None, like: MultiViewData | None = None) -> MultiViewData:
     """Turn what users pass as X (and y) into `MultiViewData`.
+
+    `like` is a set whose columns and categories were learnt before.
 
     Frames in a dict are joined by key where they have one (a column `id` or an index of their
     own), else by position. A MuData-like object has `mod` (name -> AnnData-like), an AnnData-like
     one has `X`, `obs_names` and `var_names`; samples that a modality lacks miss that view.
 
+    One sample may be given as a dict of dicts (column -> value), of 1-D arrays or of Series; a view
+    that is None is missing.
+
     Labels are one per sample; for joined frames a dict, Series or frame with the keys; for a
     MuData-like object also the name of a column of `obs`.
     """
+    if _is_one_sample(X):
+        X = {view: _one_row(view, value) for view, value in X.items() if value is not None}
     if isinstance(X, MultiViewData):
         data = X
     elif issparse(X):  # before dicts: one of scipy's formats is a dict
@@ -41,12 +50,53 @@ def as_data(X: Any, y: Any = None) -> MultiViewData:
         data = _from_modalities({"view0": X}, X.obs_names)
         y = _column(X, y)
     elif isinstance(X, Mapping) and X and all(_has_key(frame) for frame in X.values()):
-        return _from_keyed_frames(X, y)
+        return _from_keyed_frames(X, y, like)
     elif is_plain(X):
         data = MultiViewData(_checked_array(X))
     else:
-        data = MultiViewData(X)
+        data = MultiViewData(X, like=like)
     return data if y is None else data.with_labels(as_labels(y))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of a table, as a frame of any library would be."""
+
+    columns: tuple[str, ...]
+    values: tuple[Any, ...]
+
+    def to_numpy(self) -> NDArray[Any]:
+        out = np.empty((1, len(self.values)), dtype=object)
+        out[0] = self.values
+        return out
+
+
+def _is_one_sample(X: Any) -> bool:
+    """Whether X is a dict of rows: dicts of values, 1-D arrays or Series; None where missing."""
+    if not isinstance(X, Mapping) or issparse(X):
+        return False
+    rows = [value for value in X.values() if value is not None]
+    return bool(rows) and all(_is_row(value) for value in rows)
+
+
+def _is_row(value: Any) -> bool:
+    if hasattr(value, "columns") or issparse(value) or hasattr(value, "view_names"):
+        return False
+    if isinstance(value, Mapping):
+        return all(np.ndim(cell) == 0 for cell in value.values())
+    try:
+        return np.ndim(value) == 1 and len(value) > 0 and np.ndim(value[0:1]) == 1
+    except (ValueError, TypeError):
+        return False
+
+
+def _one_row(view: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _Row(tuple(map(str, value)), tuple(value.values()))
+    index = getattr(value, "index", None)
+    if index is not None and not callable(index):  # a Series, which has names
+        return _Row(tuple(map(str, index)), tuple(value.tolist()))
+    return np.asarray(value)[None]
 
 
 def is_plain(X: Any) -> bool:
@@ -112,7 +162,9 @@ def _has_key(value: Any) -> bool:
     return index is not None and not callable(index) and index_kind(index) == "index"
 
 
-def _from_keyed_frames(frames: Mapping[str, Any], y: Any) -> MultiViewData:
+def _from_keyed_frames(
+    frames: Mapping[str, Any], y: Any, like: MultiViewData | None
+) -> MultiViewData:
     """Join by key; rows keep their order where all tables have the same rows in the same order."""
     keyed = isinstance(y, Mapping) or hasattr(y, "columns")
     keyed = keyed or (hasattr(y, "index") and not isinstance(y, (list, tuple)))
@@ -123,7 +175,7 @@ def _from_keyed_frames(frames: Mapping[str, Any], y: Any) -> MultiViewData:
             "the tables have different rows and are joined by key, so that a plain list of labels "
             "has no order to follow; give y as a dict id -> label, a Series or a frame with the key"
         )
-    data = MultiViewData.from_frames(frames, labels=y if keyed else None)
+    data = MultiViewData.from_frames(frames, labels=y if keyed else None, like=like)
     if same and data.ids is not None:
         place = {key: row for row, key in enumerate(data.ids.tolist())}
         data = data[np.array([place[key] for key in orders[0]], dtype=np.int64)]

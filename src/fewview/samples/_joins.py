@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from numbers import Number
 from typing import Any
@@ -17,15 +17,25 @@ import numpy as np
 
 from fewview.files._file_contents import Contents, KeyedLabels, Keys, Tables
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
-from fewview.samples._blocks import FloatArray, PartialRows, as_float, settle_rows
+from fewview.samples._blocks import FloatArray, PartialRows, as_float, numbered, settle_rows
+from fewview.samples._columns import Columns, RawView
 from fewview.samples._labels import in_order
 
+# Tables of so many rows share some, unless they are keyed differently.
+FEWEST_ROWS = 5
 
-def join_tables(given: Tables, partial_rows: PartialRows = "error") -> Contents:
-    """Outer-join tables by their keys.
+
+def join_tables(
+    given: Tables,
+    partial_rows: PartialRows = "keep",
+    like: Mapping[str, Columns] | None = None,
+    disjoint: bool = False,
+) -> tuple[Contents, dict[str, Columns]]:
+    """Outer-join tables by their keys; `like` says what was learnt about columns before.
 
     Without an order samples are sorted where their keys can be compared, else in the order in which
-    they first appear.
+    they first appear. Tables without a common key are an error unless they are to be `disjoint`.
+    Returns what was joined, and what columns are where some are not numbers.
     """
     if not given.tables:
         raise FewviewError("no tables given; give at least one view")
@@ -36,24 +46,26 @@ def join_tables(given: Tables, partial_rows: PartialRows = "error") -> Contents:
         _check_keys(keys)
     if not given.trusted:
         _check_kinds([*sources, *extra])
-        _check_overlap(sources)
+        _check_overlap(sources, disjoint)
     ids = _samples(sources, given.order)
     place = {value: index for index, value in enumerate(ids)}
     blocks: dict[str, FloatArray] = {}
+    columns = {view: t.columns for view, t in given.tables.items() if t.columns is not None}
+    kinds: dict[str, Columns] = {}
     for view, table in given.tables.items():
+        block, known = table.block, (like or {}).get(view)
+        names = table.columns or tuple(map(str, range(block.shape[1])))
+        if table.texts or (known and set(names) & {column.name for column in known}):
+            raw = RawView(view, block, names, table.texts, table.keys.row, given.name or "")
+            block, columns[view], kinds[view] = numbered(raw, known)
         # Settled before the join, so that messages count rows as the user's table does.
         settled, _ = settle_rows(
-            view, as_float(table.block), None, partial_rows, table.columns, table.keys.rows
+            view, as_float(block), None, partial_rows, columns.get(view), table.keys.rows
         )
         blocks[view] = np.full((len(ids), settled.shape[1]), np.nan, dtype=settled.dtype)
         blocks[view][[place[value] for value in table.keys.ids]] = settled
-    return Contents(
-        blocks,
-        None if given.labels is None else _joined_labels(given.labels, ids, place),
-        ids if given.named else None,
-        {view: t.columns for view, t in given.tables.items() if t.columns is not None},
-        given.name,
-    )
+    labels = None if given.labels is None else _joined_labels(given.labels, ids, place)
+    return Contents(blocks, labels, ids if given.named else None, columns, given.name), kinds
 
 
 def _samples(sources: Sequence[Keys], order: Keys | None) -> list[Any]:
@@ -77,9 +89,10 @@ def _samples(sources: Sequence[Keys], order: Keys | None) -> list[Any]:
 def _joined_labels(labels: KeyedLabels, ids: Sequence[Any], place: dict[Any, int]) -> list[Any]:
     strange = [value for value in labels.keys.ids if value not in place]
     if strange:
+        repair = _repair(strange, [value for value in place if value not in set(labels.keys.ids)])
         raise FewviewError(
-            f"{labels.keys.where}: {_ids(strange)} in no table; remove these labels, or check that "
-            "labels and tables use the same keys"
+            f"{labels.keys.where}: {_ids(strange)} in no table, which have {_ids(ids, 3)}; "
+            + (repair or "remove these labels, or check that labels and tables use the same keys")
         )
     known = dict(zip(labels.keys.ids, labels.labels, strict=True))
     return [known.get(value) for value in ids]
@@ -137,28 +150,65 @@ def _unlike(one: Keys, value: Any, two: Keys, other: Any) -> FewviewError:
     )
 
 
-def _check_overlap(sources: Sequence[Keys]) -> None:
-    """Tables that share no key may be keyed differently, or be of samples with one view each."""
+def _check_overlap(sources: Sequence[Keys], disjoint: bool) -> None:
+    """Tables that share no key may be keyed differently, or be of samples with one view each.
+
+    The first is an error where another way of writing keys makes them match, and where tables are
+    long enough to share some by chance.
+    """
     filled = [keys for keys in sources if keys.ids]
     if len(filled) < 2:
         return
     count = Counter(value for keys in filled for value in keys.ids)
     apart = [keys for keys in filled if all(count[value] == 1 for value in keys.ids)]
-    if len(apart) == len(filled):
-        listed = "; ".join(f"{keys.where} has {_ids(keys.ids, 2)}" for keys in filled[:4])
-        warnings.warn(
-            f"no sample is in two tables ({listed}); check that all tables use the same keys",
-            FewviewWarning,
-            stacklevel=5,
-        )
+    if not apart or disjoint:
         return
-    for keys in apart:
-        warnings.warn(
-            f"{keys.where} shares no sample with the other tables ({_ids(keys.ids, 2)}); check "
-            "its keys",
-            FewviewWarning,
-            stacklevel=5,
+    rest = [keys for keys in filled if keys not in apart] or apart[:1]
+    lonely = [keys for keys in apart if keys not in rest]
+    text = (
+        "no sample is in two tables"
+        if len(apart) == len(filled)
+        else f"{lonely[0].where} shares no sample with the other tables"
+    )
+    shown = "; ".join(
+        f"{keys.where} has {_ids(keys.ids, 3)}" for keys in filled if keys in (*lonely, *rest)
+    )
+    repairs = (_repair(one.ids, two.ids) for one in lonely for two in rest)
+    repair = next((found for found in repairs if found), "")
+    if repair or min(len(keys.ids) for keys in (lonely[0], rest[0])) >= FEWEST_ROWS:
+        raise FewviewError(
+            f"{text} ({shown}); {repair or 'check that all tables use the same keys'}. Give "
+            "--disjoint (disjoint=True in Python) to go on where samples really have one view each"
         )
+    warnings.warn(
+        f"{text} ({shown}); check that all tables use the same keys", FewviewWarning, stacklevel=5
+    )
+
+
+def _repair(one: Sequence[Any], two: Sequence[Any]) -> str:
+    """Another way of writing keys by which some match, as advice; empty where there is none."""
+    for change, advice in REPAIRS:
+        first, second = ({change(str(value)) for value in values} for values in (one, two))
+        matching = len(first & second)
+        if matching:
+            return f"{advice} {matching} of {len(first)} would match, so write all tables alike"
+    return ""
+
+
+def _whole(text: str) -> str:
+    """A whole number without a point and zeros in front: 2000.0 and 02000 are 2000."""
+    text = text.strip()
+    head, point, tail = text.partition(".")
+    digits = head if point and not tail.strip("0") else text
+    return str(int(digits)) if digits.isascii() and digits.isdigit() else text
+
+
+# Ways in which the same key is written differently, the likeliest first.
+REPAIRS: tuple[tuple[Callable[[str], str], str], ...] = (
+    (str.strip, "without the spaces around them"),
+    (_whole, "as whole numbers (2000, not 2000.0 or 02000)"),
+    (lambda text: _whole(text).casefold(), "in small letters"),
+)
 
 
 def _ids(values: Iterable[Any], limit: int = 5) -> str:

@@ -7,6 +7,7 @@ as a picture of the combinations of views that occur. matplotlib is imported onl
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -37,6 +38,7 @@ class ViewSummary:
     missing_rate: float
     minimum: float
     maximum: float
+    columns: str = ""  # what they hold, for instance "10 categories, 1 number"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Summary:
         missing_rate: share of missing (sample, view) cells.
         patterns: which views a sample has, and how many samples have just these; most first.
         n_complete: samples that have every view.
+        empty_cells: cells without a value in views that are there.
+        worded: whether some columns were words, and numbers are what they became.
     """
 
     name: str | None
@@ -66,6 +70,8 @@ class Summary:
     missing_rate: float
     patterns: tuple[tuple[tuple[bool, ...], int], ...]
     n_complete: int
+    empty_cells: int = 0
+    worded: bool = False
 
     @property
     def frequencies(self) -> tuple[float, ...]:
@@ -85,10 +91,11 @@ class Summary:
         return (
             f"{self._title}, {_count(len(self.views), 'view')}, {labels}, "
             f"{_percent(self.missing_rate)} of views missing, {self.n_complete} complete"
+            + (f", {_count(self.empty_cells, 'empty cell')}" if self.empty_cells else "")
         )
 
     def __str__(self) -> str:
-        lines = [_printable(self.headline), "", *_aligned([_HEAD, *map(_cells, self.views)], 1)]
+        lines = [_printable(self.headline), "", *_aligned(self._view_rows, 1)]
         if self.patterns:
             lines += ["", *_aligned(self._pattern_rows("x", "-")), *self._rest_lines]
         return "\n".join(lines)
@@ -97,8 +104,9 @@ class Summary:
         """Write the summary as HTML that needs nothing else and suits light and dark pages."""
         present = '<span role="img" aria-label="present">&#9679;</span>'
         absent = '<span role="img" aria-label="missing">&#9675;</span>'
-        cells = [[escape(_printable(cell)) for cell in _cells(view)] for view in self.views]
-        out = _html_table("Views", _HEAD, cells)
+        head, *cells = self._view_rows
+        lines = [[escape(_printable(cell)) for cell in row] for row in cells]
+        out = _html_table("Views", head, lines)
         if self.patterns:
             head, *rows = self._pattern_rows(present, absent)
             out += _html_table("Which views samples have", head, rows, row_heads=False)
@@ -167,6 +175,14 @@ class Summary:
         return ax
 
     @property
+    def _view_rows(self) -> list[list[str]]:
+        """The table of views with its head; what columns hold is told where some are words."""
+        more = ["columns"] if self.worded else []
+        return [[*_HEAD, *more]] + [
+            [*_cells(view), *([view.columns] if self.worded else [])] for view in self.views
+        ]
+
+    @property
     def _title(self) -> str:
         return _count(self.n_samples, "sample") + (f" ({self.name})" if self.name else "")
 
@@ -200,8 +216,9 @@ def summarise(data: MultiViewData) -> Summary:
                 width=int(block.shape[1]),
                 present=len(rows),
                 missing_rate=1.0 - len(rows) / len(data) if len(data) else 0.0,
-                minimum=float(rows.min()) if len(rows) else math.nan,
-                maximum=float(rows.max()) if len(rows) else math.nan,
+                minimum=float(np.nanmin(rows)) if len(rows) else math.nan,
+                maximum=float(np.nanmax(rows)) if len(rows) else math.nan,
+                columns=_columns(data, name, rows),
             )
         )
     codes = data.codes
@@ -224,6 +241,24 @@ def summarise(data: MultiViewData) -> Summary:
         missing_rate=data.missing_rate,
         patterns=tuple(patterns),
         n_complete=int(data.mask.all(axis=1).sum()),
+        empty_cells=data.empty_cells,
+        worded=bool(data.kinds),
+    )
+
+
+def _columns(data: MultiViewData, view: str, rows: Any) -> str:
+    """Say what the columns of a view hold; whole numbers from zero on are counts."""
+    if view not in data.kinds:
+        whole = np.isnan(rows) | ((rows >= 0) & (rows == np.round(rows)))
+        counts = int((whole.all(axis=0) & (rows > 1).any(axis=0)).sum()) if len(rows) else 0
+        kinds = {"count": counts, "number": rows.shape[1] - counts}
+    else:
+        kinds = Counter(column.kind for column in data.kinds[view])
+    names = {"category": "categorical", "words": "text", "boolean": "yes/no"}
+    return ", ".join(
+        f"{count} {names.get(kind, kind if count == 1 else kind + 's')}"
+        for kind, count in kinds.items()
+        if count
     )
 
 

@@ -7,7 +7,7 @@ a view.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class ViewScaling:
         factor: per view, float64 of shape [] or [width].
         unit: whether rows are brought to unit length afterwards (all-zero rows stay zero).
         rooted: views that square roots are taken of first.
+        means: per view, float64 [width]: what empty cells are filled with, before anything else.
+            NaN for columns without any value, which say nothing and become the same for all rows.
 
     Example:
         >>> data = MultiViewData({"a": [[0.0, 2.0], [4.0, 6.0]]})
@@ -59,9 +61,33 @@ class ViewScaling:
     factor: dict[str, Float64Array]
     unit: bool
     rooted: tuple[str, ...] = ()
+    means: dict[str, Float64Array] = field(default_factory=dict)
 
-    def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
-        """Scale one block [..., width]; computed in float64, returned in `dtype`."""
+    def _fill(self, view: str, rows: NDArray[Any]) -> None:
+        """Put means into the empty cells of rows [n, width]; rows of NaN are missing and stay."""
+        means = self.means.get(view)
+        if means is None:  # learnt by an earlier version
+            means = np.broadcast_to(
+                _unrooted(self.shift[view], view in self.rooted), rows.shape[1:]
+            )
+        silent = np.isnan(means)
+        empty = np.isnan(rows)
+        if not empty.any() and not silent.any():
+            return
+        gone = empty.all(axis=1)
+        neutral = np.broadcast_to(_unrooted(self.shift[view], view in self.rooted), rows.shape[1:])
+        np.copyto(rows, means, where=empty)
+        rows[:, silent] = neutral[silent]
+        rows[gone] = np.nan
+
+    def apply(
+        self, view: str, block: Any, dtype: Any = np.float32, keep_empty: bool = False
+    ) -> NDArray[Any]:
+        """Scale one block [..., width]; computed in float64, returned in `dtype`.
+
+        Empty cells are filled with the means that were learnt, unless they are to be kept; then
+        unit lengths are those of the cells that are there.
+        """
         block = np.asarray(block)
         rows = block.reshape(-1, block.shape[-1])
         out = np.empty(rows.shape, dtype=dtype)
@@ -70,15 +96,19 @@ class ViewScaling:
         size = max(1, CACHED // max(rows.shape[1], 1))
         for start in range(0, len(rows), size):
             part = rows[start : start + size].astype(np.float64)
+            if not keep_empty:
+                self._fill(view, part)
             if view in self.rooted:
                 part = signed_root(part)
             part -= self.shift[view]
             part *= self.factor[view]
             if self.unit:
                 # Dividing by the largest entry first keeps the squares from over- and underflowing.
-                largest = np.abs(part).max(axis=-1, keepdims=True)
+                known = np.nan_to_num(part) if keep_empty else part
+                largest = np.abs(known).max(axis=-1, keepdims=True)
                 part /= np.where(largest > 0, largest, 1.0)
-                norm = np.sqrt((part * part).sum(axis=-1, keepdims=True))
+                known = np.nan_to_num(part) if keep_empty else part
+                norm = np.sqrt((known * known).sum(axis=-1, keepdims=True))
                 part /= np.where(norm > 0, norm, 1.0)
             np.clip(part, -limit, limit, out=part)
             out[start : start + size] = part
@@ -98,13 +128,19 @@ class ViewScaling:
         limit = np.finfo(dtype).max
         out = np.empty(block.shape, dtype=dtype)
         size = max(1, CACHED // max(block.shape[1], 1))
+        silent = view in self.means and bool(np.isnan(self.means[view]).any())
         with np.errstate(all="ignore"):
             for start in range(0, len(block), size):
                 part = out[start : start + size]
                 rows = block[start : start + size]
-                if (
-                    view in self.rooted
-                ):  # roots of large numbers differ in digits that float32 lacks
+                # One sum per row tells whether a cell is empty, at the speed of memory.
+                odd = np.flatnonzero(silent | ~np.isfinite(np.einsum("ij->i", rows)))
+                if odd.size and (silent or not np.isnan(rows[odd]).all()):
+                    whole = rows[odd]
+                    self._fill(view, whole)
+                    rows = rows.copy()
+                    rows[odd] = whole
+                if view in self.rooted:  # roots of large numbers differ beyond float32
                     part[:] = signed_root(rows.astype(np.float64)) - self.shift[view]
                 else:
                     np.subtract(rows, shift, out=part)
@@ -122,13 +158,16 @@ class ViewScaling:
                     np.clip(part, -limit, limit, out=part)
         return out
 
-    def transform(self, data: MultiViewData, dtype: Any = np.float32) -> MultiViewData:
-        """Scale every view; missing rows stay missing.
+    def transform(
+        self, data: MultiViewData, dtype: Any = np.float32, keep_empty: bool = False
+    ) -> MultiViewData:
+        """Scale every view; missing rows stay missing, empty cells are filled with learnt means.
 
         Args:
             data: with views of the names and widths this scaling was fitted on.
             dtype: float type of the result; None keeps that of the data and is quicker, see
                 `apply_quickly`.
+            keep_empty: leave empty cells NaN, for who can do without them.
         """
         unknown = [view for view in data.view_names if view not in self.shift]
         if unknown:
@@ -138,7 +177,7 @@ class ViewScaling:
         blocks = {
             view: self.apply_quickly(view, block)
             if dtype is None
-            else self.apply(view, block, dtype)
+            else self.apply(view, block, dtype, keep_empty)
             for view, block in data.views.items()
         }
         return MultiViewData.unchecked(
@@ -148,6 +187,8 @@ class ViewScaling:
 
 def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     """Learn a scaling from data, usually the base set; missing rows are left out.
+
+    Empty cells count as the mean of their column, and will be filled with it.
 
     Args:
         data: the samples to learn from.
@@ -169,15 +210,36 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     check_word(f"scaling {rule!r}", rule, SCALINGS)
     shift: dict[str, Float64Array] = {}
     factor: dict[str, Float64Array] = {}
+    means: dict[str, Float64Array] = {}
     natural = rule == "natural"
     rules = natural_rules(data) if natural else dict.fromkeys(data.view_names, rule)
     rooted = tuple(view for view, own in rules.items() if own.startswith("root+"))
     for index, (view, block) in enumerate(data.views.items()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
+        means[view] = _column_means(rows)
+        if np.isnan(rows).any():
+            silent = np.isnan(means[view])
+            typical = means[view][~silent].mean()
+            rows = np.where(np.isnan(rows), np.where(silent, typical, means[view]), rows)
         if view in rooted:
             rows = signed_root(rows)
         shift[view], factor[view] = _fit_view(rows, rules[view].removeprefix("root+"))
-    return ViewScaling(rule, shift, factor, natural or rule.endswith("unit"), rooted)
+    return ViewScaling(rule, shift, factor, natural or rule.endswith("unit"), rooted, means)
+
+
+def _column_means(rows: Float64Array) -> Float64Array:
+    """Means of the cells that are there; NaN for columns without any."""
+    known = ~np.isnan(rows)
+    if not len(rows) or known.all():
+        return rows.mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+    count = known.sum(axis=0)
+    total: Float64Array = np.where(known, rows, 0.0).sum(axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _unrooted(shift: Float64Array, rooted: bool) -> Float64Array:
+    """What becomes zero by roots and a shift."""
+    return np.copysign(shift * shift, shift) if rooted else shift
 
 
 def natural_rules(data: MultiViewData) -> dict[str, str]:
@@ -192,8 +254,9 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
     lowest, zeros = {}, {}
     for index, (view, block) in enumerate(data.views.items()):
         rows = block[data.mask[:, index]]
-        lowest[view] = float(rows.min()) if rows.size else 0.0
-        zeros[view] = float(np.mean(rows == 0)) if rows.size else 0.0
+        cells = rows[np.isfinite(rows)]
+        lowest[view] = float(cells.min()) if cells.size else 0.0
+        zeros[view] = float(np.mean(cells == 0)) if cells.size else 0.0
     dense = "standard+unit" if min(lowest.values()) < 0 else "root+standard+unit"
     return {
         view: "root+unit" if lowest[view] >= 0 and zeros[view] > SPARSE else dense

@@ -1,0 +1,81 @@
+"""One table with everything in it: who is known, who is new, who is to be predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fewview import FewviewError, MultiViewData
+from fewview.evaluate._divided import choose_method, divide, expectation
+
+
+def table(sizes: dict[str, int], unlabelled: int = 6) -> MultiViewData:
+    """Classes that lie apart in two views, and samples without a label."""
+    rng = np.random.default_rng(0)
+    labels: list[str | None] = [name for name, count in sizes.items() for _ in range(count)]
+    places = [float(list(sizes).index(name or "")) for name in labels]
+    labels += [None] * unlabelled
+    places += [float(len(sizes) - 1 - row % 2) for row in range(unlabelled)]
+    centre = np.array(places)[:, None]
+    views = {v: 5 * centre + rng.normal(size=(len(labels), 2)) for v in ("a", "b")}
+    return MultiViewData(views, labels, ids=[f"s{row}" for row in range(len(labels))])
+
+
+SIZES = {"p": 12, "q": 12, "r": 12, "s": 12, "t": 12, "x": 2, "y": 3}
+
+
+def test_new_classes_are_named_or_have_fewest_samples() -> None:
+    data = table(SIZES)
+    for parts in (divide(data), divide(data, ["y", "x"])):
+        assert parts.base is not None
+        assert parts.base.classes.tolist() == list("pqrst")
+        assert parts.support.classes.tolist() == ["x", "y"]
+        assert (parts.way, parts.shot, parts.queries, len(parts.query)) == (2, 2, 3, 6)
+        assert parts.query.labels is None
+    assert divide(data).guessed
+    assert divide(table({"x": 2, "y": 3})).base is None
+    named = divide(data, ["p", "x"])
+    assert named.base is not None
+    assert named.base.classes.tolist() == list("qrsty")
+    numbers = MultiViewData(np.ones((4, 1)), [1, 1, 2, None])
+    assert divide(numbers, ["1", "2"]).support.classes.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("data", "new", "message"),
+    [
+        (table(SIZES).with_labels(None), None, "no sample has a label; .*--labels"),
+        (
+            table(SIZES),
+            ["x", "Y"],
+            r"--new Y: no labelled sample .*p \(12\)",
+        ),
+        (table(SIZES), ["x"], r"--new x: one class; at least two .*p \(12\)"),
+        (table({"p": 9, "q": 9, "r": 9}), None, r"which classes are new\? .*--new .*p \(9\)"),
+        (table(SIZES, 0), None, "every sample has a label"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_flag(
+    data: MultiViewData, new: list[str] | None, message: str
+) -> None:
+    with pytest.raises(FewviewError, match=message):
+        divide(data, new)
+
+
+def test_methods_are_tried_in_the_time_given(tmp_path: Path) -> None:
+    parts = divide(table(SIZES))
+    advice, remark = choose_method(parts, 0.0, str(tmp_path / "a.sqlite"))
+    assert advice is not None
+    assert {row["method"] for row in advice.rows} == {"marginal", "concat-logistic", "concat-hgb"}
+    assert remark == "not tried, for want of time: proto, ugda, ptmap, bd-cspn"
+    assert all(row["shot"] == 2 and row["way"] == 2 for row in advice.rows)
+    text = expectation(advice, parts, 0.9)
+    assert f"expect about {advice.rows[0]['accuracy']:.0f} % right" in text
+    assert "its own probabilities say 90 %" in text
+    few = divide(table({"p": 12, "q": 12, "x": 2, "y": 3}))
+    advice, remark = choose_method(few, 0.0, str(tmp_path / "b.sqlite"))
+    assert advice is None
+    assert "fewer than 3 known classes have 4 labelled samples" in remark
+    assert "cannot be measured" in expectation(advice, few, 0.9)

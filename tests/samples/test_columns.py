@@ -1,0 +1,144 @@
+"""Words, truth values, dates and empty cells: learnt once, the same numbers ever after."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.preprocessing import OneHotEncoder
+
+from fewview import FewviewError, FewviewWarning, MultiViewData
+from fewview.samples import SCALINGS, fit_scaling
+from fewview.samples._columns import MOST_CATEGORIES, WORD_WIDTH, Column, learn_column
+
+NAN = float("nan")
+
+
+def table(**columns: list[object]) -> MultiViewData:
+    return MultiViewData({"t": pd.DataFrame(columns)})
+
+
+def test_kinds() -> None:
+    assert learn_column("c", ["b", None, "a", "b"]) == Column("c", "category", ("a", "b"))
+    assert learn_column("c", ["Yes", "no"]).kind == "boolean"
+    assert learn_column("c", ["true", "true"]).levels == ("false", "true")
+    assert learn_column("c", ["2024-05-31", "2024-06-01T12:00"]).kind == "date"
+    assert learn_column("c", ["2024-05-31", "soon"]).kind == "category"
+    many = [f"word {number}" for number in range(MOST_CATEGORIES + 1)]
+    assert learn_column("c", many[:-1]).kind == "category"
+    assert learn_column("c", many).kind == "words"
+
+
+def test_categories_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.choice(["red", "green", "blue"], size=(50, 2))
+    found = table(a=words[:, 0].tolist(), b=words[:, 1].tolist())
+    wanted = OneHotEncoder(sparse_output=False).fit(words)
+    assert np.array_equal(found.view("t"), wanted.transform(words))
+    assert found.columns["t"] == tuple(
+        f"{'ab'[k]}={level}" for k in range(2) for level in wanted.categories_[k]
+    )
+
+
+def test_one_row_is_read_as_the_base_set_was() -> None:
+    base = table(
+        leaf=["dry", "wet", "old"], sick=["no", "yes", "no"], x=[1.0, 2.0, 3.0],
+        day=["2024-01-01", "2024-01-03", "2024-01-02"],
+    )  # fmt: skip
+    frame = pd.DataFrame({"x": [5.0], "sick": ["YES"], "leaf": ["wet"], "day": ["2024-01-02"]})
+    for row in (
+        MultiViewData({"t": frame}).like(base),
+        MultiViewData({"t": frame}, like=base),
+        MultiViewData({"t": pl.from_pandas(frame)}, like=base),
+    ):
+        assert row.columns == base.columns
+        assert row.kinds == base.kinds
+        assert row.view("t").tolist() == [[0.0, 0.0, 1.0, 1.0, 5.0, 19724.0]]
+
+
+def test_what_is_new_is_told_with_counts_and_the_width_stays() -> None:
+    base = table(leaf=["dry", "wet"], sick=["no", "yes"], x=[1.0, 2.0])
+    later = table(leaf=["mouldy", "wet", "mouldy"], sick=["maybe", "no", "yes"], z=[1, 2, 3])
+    with pytest.warns(FewviewWarning) as told:
+        rows = later.like(base, "query")
+    (message,) = [str(warning.message) for warning in told]
+    assert "1 learnt column is not there, taken for empty ('x')" in message
+    assert "1 column is new and left out ('z')" in message
+    assert "3 cells hold categories" in message
+    assert "leaf: 'mouldy' 2 times" in message
+    assert np.array_equal(
+        rows.view("t"), [[0, 0, NAN, NAN], [0, 1, 0, NAN], [0, 0, 1, NAN]], equal_nan=True
+    )
+
+
+def test_numbers_may_be_codes_of_categories() -> None:
+    base = table(grade=["1", "2", "x", "y", "z"])
+    assert base.kinds["t"][0].levels == ("1", "2", "x", "y", "z")
+    row = table(grade=[2.0]).like(base)
+    assert row.view("t").tolist() == [[0.0, 1.0, 0.0, 0.0, 0.0]]
+
+
+def test_sentences_need_nothing_learnt() -> None:
+    texts = [f"patient {number} coughs" for number in range(60)]
+    base = table(note=texts, x=[1.0] * 60)
+    assert base.view_dims == {"t": WORD_WIDTH + 1}
+    one = table(note=texts[7:8], x=[1.0]).like(base)  # alone it looks like a category
+    assert np.array_equal(one.view("t"), base.view("t")[7:8])
+    with pytest.raises(FewviewError, match=r"column 'note'.*like= the base set"):
+        base.like(table(note=["a", "b"], x=[1.0, 2.0]))
+
+
+def test_a_word_where_numbers_were_learnt() -> None:
+    base = table(x=[1.0, 2.0])
+    with pytest.raises(FewviewError, match="column 'x' holds 'low'; it was learnt with numbers"):
+        table(x=["low", "high"]).like(base)
+
+
+def test_parts_with_other_categories_are_put_together() -> None:
+    one, two = table(leaf=["dry"], x=[1.0]), table(leaf=["wet"], x=[2.0])
+    both = MultiViewData.concat([one, two])
+    assert both.columns["t"] == ("leaf=dry", "leaf=wet", "x")
+    assert both.view("t").tolist() == [[1.0, 0.0, 1.0], [0.0, 1.0, 2.0]]
+
+
+def test_a_table_of_words_from_files(tmp_path: pytest.TempPathFactory) -> None:
+    text = "id,leaf,size\np,dry,1\nq,?,2\nr,wet,\n"
+    (tmp_path / "t.csv").write_text(text)  # type: ignore[operator]
+    data = MultiViewData.read(str(tmp_path))
+    assert np.array_equal(data.view("t"), [[1, 0, 1], [NAN, NAN, 2], [0, 1, NAN]], equal_nan=True)
+    assert data.empty_cells == 2  # cells of the table, not numbers they became
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+def test_empty_cells_are_filled_with_learnt_means_before_scaling(rule: str) -> None:
+    rng = np.random.default_rng(1)
+    block = rng.gamma(2.0, size=(30, 4))
+    block[rng.random(block.shape) < 0.2] = NAN
+    block[3] = NAN
+    base = MultiViewData({"a": block, "b": np.ones((30, 1))})
+    means = np.nanmean(block, axis=0)
+    whole = np.where(np.isnan(block) & ~np.isnan(block).all(axis=1)[:, None], means, block)
+    filled = MultiViewData({"a": whole, "b": np.ones((30, 1))})
+    query = MultiViewData({"a": [[NAN, 1.0, NAN, 2.0]], "b": [[1.0]]})
+    by_hand = MultiViewData({"a": [[means[0], 1.0, means[2], 2.0]], "b": [[1.0]]})
+    one, two = fit_scaling(base, rule), fit_scaling(filled, rule)
+    for dtype in (np.float64, None):
+        for given, wanted in ((base, filled), (query, by_hand)):
+            np.testing.assert_allclose(
+                one.transform(given, dtype).view("a"), two.transform(wanted, dtype).view("a")
+            )
+    kept = one.transform(query, np.float64, keep_empty=True).view("a")
+    assert np.isnan(kept).tolist() == [[True, False, True, False]]
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+def test_a_column_that_was_always_empty_says_nothing(rule: str) -> None:
+    base = MultiViewData({"a": [[1.0, NAN], [2.0, NAN], [4.0, NAN]]})
+    scaling = fit_scaling(base, rule)
+    low, high = (
+        scaling.transform(MultiViewData({"a": [[3.0, value]]}), np.float64).view("a")
+        for value in (-1e6, 1e6)
+    )
+    assert np.array_equal(low, high)
+    assert np.isfinite(low).all()
