@@ -49,7 +49,7 @@ BENCH = {
     "base": Option("Take the base classes from this data set (name or file) instead."),
     "methods": Option(
         "Methods separated by commas, parameters after colons: 'ptmap:padding=zero,proto'; 'all' "
-        "is every method that trains no network.",
+        "is every method that trains no network; 'mine.py:MyMethod' is one in a file of yours.",
         default="proto",
     ),
     "eta": Option("Missing rates, separated by commas.", default="0"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,12 +88,12 @@ class Concat(Method):
     Example:
         >>> from sklearn.svm import SVC
         >>> from fewview.methods.concat import Concat
-        >>> clf = Concat(estimator=SVC(kernel="linear")).fit([[0.0], [9.0]], ["cat", "dog"])
+        >>> clf = Concat(SVC(kernel="linear")).fit([[0.0], [9.0]], ["cat", "dog"])
         >>> clf.predict([[8.0], [1.0]]).tolist()
         ['dog', 'cat']
     """
 
-    estimator: Any = None
+    estimator: Any = field(default=None, kw_only=False)
     impute: str = "mean"
     n_neighbors: int = 5
 
