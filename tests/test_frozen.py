@@ -43,7 +43,7 @@ SMALL_NETWORKS = {
 PLAIN = (
     "alpha-tim", "bavardage", "bd-cspn", "concat-hgb", "concat-logistic", "marginal", "match",
     "paddle", "partial-nn", "proto", "ptmap", "ptmap+ugda", "rfs", "rfs+ugda", "tim", "tim-adm",
-    "ugda",
+    "ugda", "unem",
 )  # fmt: skip
 SHORT = "n_iter=3:n_steps=3:n_anchors=5:latent_dim=16:rectify_steps=20"
 VARIANTS = (

@@ -43,6 +43,7 @@ CATALOGUE = {
     "tim": "tim",
     "tim-adm": "tim",
     "ugda": "ugda",
+    "unem": "unem",
 }
 
 _HOMES = {
