@@ -93,7 +93,7 @@ def test_gradient_by_differences() -> None:
     support, query, labels = random_tasks(6, seed=2)
     products, members = as_tensors(support, query, labels)
     answers = torch.from_numpy(np.random.default_rng(3).integers(0, 3, size=(6, 7)))
-    tasks = [Tasks(products, members, answers), Tasks(products[:2], members[:2], answers[:2])]
+    tasks = Tasks(products, members, answers)
     raw = start(4, 0.8, products) + torch.linspace(-0.5, 0.5, 9, dtype=torch.float64)
     raw.requires_grad_()
     loss(raw, tasks).backward()  # type: ignore[no-untyped-call]

@@ -101,7 +101,13 @@ def register(name: str, **parameters: Any) -> Callable[[MethodClass], MethodClas
 def _catalogue() -> dict[str, str]:
     """Methods of this package -> their modules; the one place where a room points to its right."""
     catalogue: dict[str, str] = import_module(PLACE).CATALOGUE
-    return catalogue
+    return catalogue | _optional()
+
+
+def _optional() -> dict[str, str]:
+    """Those of them that need packages of others."""
+    optional: dict[str, str] = import_module(PLACE).OPTIONAL
+    return optional
 
 
 @cache
@@ -122,9 +128,9 @@ def _load_installed() -> None:
 
 
 def names() -> tuple[str, ...]:
-    """All known names, sorted."""
+    """All known names, sorted, but for methods that need packages which may not be here."""
     _load_installed()
-    return tuple(sorted({*_catalogue(), *_entries}))
+    return tuple(sorted({*_catalogue(), *_entries} - set(_optional())))
 
 
 def get_entry(name: str) -> Entry:

@@ -89,14 +89,10 @@ def unroll(products: Tensor, members: Tensor, layers: Layers) -> Tensor:
     return log_u
 
 
-def loss(raw: Tensor, tasks: Sequence[Tasks]) -> Tensor:
-    """Mean cross entropy of the answers over kinds of tasks; `raw` as in `Layers.of`."""
-    layers = Layers.of(raw)
-    parts = []
-    for one in tasks:
-        log_u = unroll(one.products, one.members, layers)
-        parts.append(-log_u.gather(-1, one.answers[..., None]).mean())
-    return torch.stack(parts).mean()
+def loss(raw: Tensor, tasks: Tasks) -> Tensor:
+    """Mean cross entropy of the answers; `raw` as in `Layers.of`."""
+    log_u = unroll(tasks.products, tasks.members, Layers.of(raw))
+    return -log_u.gather(-1, tasks.answers[..., None]).mean()
 
 
 def start(n_layers: int, scale: float, like: Tensor) -> Tensor:
@@ -106,14 +102,12 @@ def start(n_layers: int, scale: float, like: Tensor) -> Tensor:
     return raw
 
 
-def learn(
-    tasks: Sequence[Tasks], n_layers: int, scales: Sequence[float], steps: int, rate: float
-) -> Tensor:
+def learn(tasks: Tasks, n_layers: int, scales: Sequence[float], steps: int, rate: float) -> Tensor:
     """Free numbers after some steps of Adam from the best of some scales, by the loss on tasks.
 
     The best numbers met on the way are returned: steps of a fixed length may overshoot.
     """
-    like = tasks[0].products
+    like = tasks.products
     with torch.no_grad():
         starts = [start(n_layers, scale, like) for scale in scales]
         raw = min(starts, key=lambda one: float(loss(one, tasks)))

@@ -109,7 +109,7 @@ class UNEM(Method):
         scale = (USUAL_DISTANCE / spread) ** 0.5
         return Layers.of(start(self.n_layers, scale, torch.zeros((), dtype=self.torch_dtype)))
 
-    def _tasks(self, base: MultiViewData, task: TaskSpec, seed: int) -> list[Tasks]:
+    def _tasks(self, base: MultiViewData, task: TaskSpec, seed: int) -> Tasks:
         """Balanced and unbalanced tasks of base classes, padded, in float64."""
         shot = max(task.shots)
         sizes = np.bincount(base.codes, minlength=len(base.classes))
@@ -128,15 +128,18 @@ class UNEM(Method):
         tensors = ViewTensors.of(data, self.torch_device, torch.float64)
         counts = tensors.mask.sum(0).clamp(min=1)
         means = [view.sum(0) / count for view, count in zip(tensors.views, counts, strict=True)]
-        out = []
+        batches = []
         for shares in SHARES:
             kind = replace(shape, query_counts=shares)
             sampler = EpisodeSampler(data, kind, seed=seed, name="unem")
-            batch = pad(tensors.gather(sampler.draw(0, self.n_tasks // 2)), self.padding, means)
-            products = inner_products(*batch.concatenated())
-            assert batch.query_labels is not None
-            out.append(Tasks(products, batch.one_hot(), batch.query_labels))
-        return out
+            drawn = tensors.gather(sampler.draw(0, self.n_tasks // 2))
+            batches.append(pad(drawn, self.padding, means))
+        # One batch of all: small tensors cost calls, not arithmetic.
+        return Tasks(
+            torch.cat([inner_products(*batch.concatenated()) for batch in batches]),
+            torch.cat([batch.one_hot() for batch in batches]),
+            torch.cat([b.query_labels for b in batches if b.query_labels is not None]),
+        )
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Logarithm of the soft assignments after the last layer."""
