@@ -64,7 +64,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Suite:
 @pytest.mark.parametrize("form", FORMS)
 def test_the_suite_is_of_known_things(form: str) -> None:
     suite = read_suite(form)
-    assert [one for one in names() if not create(one).tags.trained] == sorted(suite.methods)
+    assert set(suite.methods) <= {one for one in names() if not create(one).tags.trained}
     assert len({panel.name for panel in suite.panels}) == len(suite.panels)
     for one in suite.data:
         assert one.panels, one.name
@@ -245,8 +245,9 @@ def test_recorded_results_are_of_the_suite() -> None:
     suite = read_suite("lite")
     board = make_board(suite)
     assert {setting[:2] for setting in board.settings} == set(suite.settings)
-    assert {line.label for line in board.lines} | set(board.lacking) >= set(suite.methods)
     assert len(board.settings) == 20
+    own = {line.label for line in board.lines if not line.submitted}
+    assert {"proto", "ptmap", "unem"} <= own <= set(names())
 
 
 def test_the_page_is_what_is_recorded() -> None:

@@ -339,7 +339,8 @@ def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | N
 
     Settings of one data set share their class splits: their means over settings, one per class
     split, are the independent numbers. Data sets count by their settings; degrees of freedom are
-    Welch and Satterthwaite's.
+    Welch and Satterthwaite's. Of a data set with one fixed class split, further tasks take the
+    place of class splits.
     """
     groups: dict[str, list[list[float]]] = {}
     for row in rows:
@@ -387,8 +388,9 @@ HEADER = (
 
 EXPLAINED = """\
 - **mean**: accuracy, every setting counting the same. The interval is over class splits: what other
-  new classes of the same data sets would give. Methods are run on the same tasks, so two whose
-  intervals overlap may still differ; the wins say more.
+  new classes of the same data sets would give (other tasks, where a data set has one fixed class
+  split). Methods are run on the same tasks, so two whose intervals overlap may still differ; the
+  wins say more.
 - **rank**: mean over settings. **wins**: share of other methods, settings and class splits on which
   it is better; equal counts half.
 - **ms per task** is scoring, **base s** what is learnt from base classes per class split; times are
