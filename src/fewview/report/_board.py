@@ -7,6 +7,8 @@ is one JSON file with the same rows. Whatever is read is checked against the sui
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -437,16 +439,18 @@ def board_page(board: Board) -> str:
     lines = [
         "# Leaderboard",
         "",
-        f"Suite `{suite.name}`, form `{suite.form}`: {len(board.settings)} settings on {data}; "
-        f"{len(suite.splits)} class splits x {suite.episodes} tasks each.",
-        f"Made by `fewview suite show --form {suite.form} --output docs/leaderboard.md` from",
-        "recorded results; nothing here is written by hand. How to enter: [Enter the",
-        "benchmark](enter-the-benchmark.md).",
+        *_wrapped(
+            f"Suite `{suite.name}`, form `{suite.form}`: {len(board.settings)} settings on {data}; "
+            f"{len(suite.splits)} class splits x {suite.episodes} tasks each. Made by "
+            f"`fewview suite show --form {suite.form} --output docs/leaderboard.md` from recorded "
+            "results; nothing here is written by hand. How to enter: "
+            "[Enter the benchmark](enter-the-benchmark.md)."
+        ),
         "",
         *_markdown(HEADER, board_table(board)),
         "",
         *EXPLAINED,
-        *(f"- {text}" for text in remarks(board)),
+        *(line for text in remarks(board) for line in _wrapped(f"- {text}")),
         "",
         "## By kind of task",
         "",
@@ -460,6 +464,16 @@ def board_page(board: Board) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    """A paragraph or an entry of a list in lines of readable length; code is not broken."""
+    held = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", "\0"), text)
+    wrap = textwrap.TextWrapper(
+        98, subsequent_indent="  " * text.startswith("- "), break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return [line.replace("\0", " ") for line in wrap.wrap(held)]
 
 
 def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
