@@ -189,7 +189,9 @@ def test_scripts_that_the_documentation_names_exist() -> None:
 # ------------------------------------------------------------------ links and names
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=in_tests)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=in_tests
+)
 def test_links_lead_somewhere(page: Path, generated: dict[str, str]) -> None:
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -54,6 +54,7 @@ PROMISES = {
         r"like group 07, as they were made: (100|9\d)%",
         r"one at a time: right: (100|9\d|8[5-9])% of 50 products",
     ],
+    "mine.py": [r"passes the common checks"],
     "add_a_method.py": [
         r"passes the common checks",
         r"view-vote +eta 0\.5 +accuracy \d\d",

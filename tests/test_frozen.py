@@ -43,7 +43,7 @@ SMALL_NETWORKS = {
 PLAIN = (
     "alpha-tim", "bavardage", "bd-cspn", "concat-hgb", "concat-logistic", "marginal", "match",
     "paddle", "partial-nn", "proto", "ptmap", "ptmap+ugda", "rfs", "rfs+ugda", "tim", "tim-adm",
-    "ugda",
+    "ugda", "unem",
 )  # fmt: skip
 SHORT = "n_iter=3:n_steps=3:n_anchors=5:latent_dim=16:rectify_steps=20"
 VARIANTS = (
@@ -287,6 +287,7 @@ def test_an_old_model_says_the_same(name: str) -> None:
 HELP = (
     "", "data", "data list", "data info", "data show", "data convert", "data fetch", "methods",
     "advise", "fit", "predict", "bench", "results", "reproduce", "report", "run", "doctor",
+    "suite", "suite run", "suite show", "suite submit",
 )  # fmt: skip
 BENCH = "bench digits --splits 2 --episodes 3 --queries 5 --store none"
 COMMANDS = {

@@ -34,6 +34,8 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "evaluation",
     ),
     "Measure": (
+        "leaderboard",
+        "enter-the-benchmark",
         "reproduction",
         "paper-tables",
         "paper-figures",
@@ -43,7 +45,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "performance",
         "cluster",
     ),
-    "Build": ("architecture", "add-a-method"),
+    "Build": ("contributing", "architecture", "add-a-method", "comparison"),
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }
 
@@ -325,6 +327,12 @@ def reference_index(names: list[Name]) -> str:
 # ------------------------------------------------------------------ the command line
 
 
+def contributing_page() -> str:
+    """CONTRIBUTING.md, whose links start one folder up."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return text.replace("](docs/", "](")
+
+
 def commands_page() -> str:
     """Every command with its arguments, options and examples."""
     from typer.main import get_command
@@ -387,6 +395,7 @@ def generate() -> dict[str, str]:
         "reference/index.md": reference_index(names),
         "reference/commands.md": commands_page(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "contributing.md": contributing_page(),
     }
     for factory, slug in _method_slugs().items():
         pages[f"methods/{slug}.md"] = method_page(factory)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fewview.methods.tim import TIM as TIM
     from fewview.methods.tim import AlphaTIM as AlphaTIM
     from fewview.methods.ugda import UGDA as UGDA
+    from fewview.methods.unem import UNEM as UNEM
     from fewview.numerics._batch import EpisodeBatch as EpisodeBatch
     from fewview.samples._data import MultiViewData as MultiViewData
     from fewview.samples._masks import MissingRule as MissingRule
@@ -82,6 +83,7 @@ _HOMES = {
     "Tags": "fewview.engine._state",
     "TaskSpec": "fewview.episodes._task",
     "UGDA": "fewview.methods.ugda",
+    "UNEM": "fewview.methods.unem",
     "check_method": "fewview.engine._checks",
     "create": "fewview.engine._registry",
     "load": "fewview.datasets._loading",

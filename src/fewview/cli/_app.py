@@ -17,6 +17,7 @@ from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
 from fewview.cli._text import examples
+from fewview.cli.suite._commands import suite_app
 
 app = typer.Typer(
     name="fewview",
@@ -30,6 +31,7 @@ app = typer.Typer(
         "fewview results", "everything computed so far",
         "fewview report -o report.html", "the same as one page",
         "fewview reproduce claims", "what the paper says, checked",
+        "fewview suite show", "the leaderboard of the frozen suite",
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -58,5 +60,6 @@ def _options(
 
 
 app.add_typer(data_app, name="data")
+app.add_typer(suite_app, name="suite")
 for command in (methods, advise, fit, predict, bench, results, reproduce, report, run, doctor):
     app.command(epilog=getattr(command, "epilog", None))(command)

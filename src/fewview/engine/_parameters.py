@@ -14,6 +14,7 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
 
+import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -96,7 +97,9 @@ def _text(value: Any) -> str:
         # As given, not resolved: so it was written from the first version on.
         return f"{type(value).__name__}({joined(_described(value.get_params(deep=False)))})"
     if isinstance(value, BaseEstimator):
-        return " ".join(repr(value).split())
+        text = " ".join(repr(value).split())
+        # Long representations are cut, and two of them would be one key.
+        return f"{text} {joblib.hash(value)}" if "..." in text else text
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
     return str(value)

@@ -40,7 +40,7 @@ class Advice:
 def give_advice(
     data: MultiViewData,
     *,
-    methods: str = "all",
+    methods: Any = "all",
     shot: int = 1,
     way: int | None = None,
     queries: int | None = None,
@@ -70,7 +70,7 @@ def give_advice(
         splits = ways
     # Eta 0 takes nothing away: samples keep the gaps that they really have.
     grid = make_grid(
-        [data], methods=",".join(wanted), eta="0", way=way, shot=shot, queries=queries,
+        [data], methods=list(wanted), eta="0", way=way, shot=shot, queries=queries,
         splits=splits, episodes=episodes, seed=seed, query_counts=query_counts,
     )  # fmt: skip
     told: Any = _OwnRate(progress or Progress(), round(data.missing_rate, 2))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
+from fewview.engine._registry import pack_own
 from fewview.evaluate._cluster_worker import Answer, Job, Place, checksums, make_entrance
 from fewview.evaluate._grid import Grid, pieces_of, sources_of, units
 from fewview.evaluate._workbench import Choices, Event, Events, Tell, choice_key
@@ -116,7 +117,8 @@ class _Run:
         # A device is chosen here and not by every worker for itself: it is part of a cell.
         device = cells[0].device if grid.device == "auto" else grid.device
         plain = replace(grid, datasets=("sent",), base=None, data_dir=None, device=device)
-        self.job = pickle.dumps(Job(plain, places), protocol=pickle.HIGHEST_PROTOCOL)
+        own = pack_own(grid.methods)
+        self.job = pickle.dumps(Job(plain, places, own), protocol=pickle.HIGHEST_PROTOCOL)
         self.entrance = make_entrance()
         self.completed = as_completed(loop=client.loop, with_results=True, raise_errors=False)
         self.running: dict[str, _Piece] = {}

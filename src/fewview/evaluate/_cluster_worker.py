@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from fewview.datasets._loading import load
+from fewview.engine._registry import unpack_own
 from fewview.episodes._sampler import SAMPLER_VERSION
 from fewview.evaluate._grid import Grid, method_fields
 from fewview.evaluate._workbench import Event, Workbench
@@ -40,6 +41,7 @@ class Job:
 
     grid: Grid  # without the data
     places: dict[str, Place]  # where data may be found, by checksum
+    own: bytes = b""  # methods that workers do not find by themselves
 
 
 @dataclass
@@ -162,6 +164,11 @@ class RemoteWorkbench(Workbench):
     def __init__(self, job: Job) -> None:
         super().__init__(job.grid)
         self._places = job.places
+        self._lacks = ""
+        try:
+            unpack_own(job.own)
+        except FewviewError as error:
+            self._lacks = str(error)
 
     def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData]:
         """What a cell is computed from: its data and those of its base classes."""
@@ -182,7 +189,7 @@ class RemoteWorkbench(Workbench):
         instance in a checkout or in a package of one's own.
         """
         kinds = {(cell.sampler_version, cell.method): cell for cell in cells}
-        return next(filter(None, map(self._difference, kinds.values())), "")
+        return self._lacks or next(filter(None, map(self._difference, kinds.values())), "")
 
     def _difference(self, cell: Cell) -> str:
         if cell.sampler_version != SAMPLER_VERSION:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from fewview.engine._registry import Entry, get_entry, register
+from fewview.engine._registry import pack_own, unpack_own
 from fewview.evaluate._grid import Grid, pieces_of
 from fewview.evaluate._workbench import Choices, Event, Events, Tell, Workbench
 from fewview.ground._errors import FewviewError
@@ -75,7 +75,7 @@ class ProcessExecutor:
                 "loky",
                 inner_max_num_threads=max(1, cpu_count() // jobs),
                 initializer=_begin,
-                initargs=(os.getpid(), _of_others(grid.methods), pickle.dumps((grid, choices))),
+                initargs=(os.getpid(), pack_own(grid.methods), pickle.dumps((grid, choices))),
             ),
         ):
             parallel = Parallel(
@@ -110,12 +110,6 @@ def _died(pieces: Iterable[list[Cell]], reason: str) -> str:
     )
 
 
-def _of_others(methods: Iterable[str]) -> list[Entry]:
-    """Methods that a worker does not find by itself, such as those of a script."""
-    entries = [get_entry(text.partition(":")[0].strip()) for text in methods]
-    return [entry for entry in entries if not entry.factory.__module__.startswith("fewview.")]
-
-
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
     """Let processes that start meanwhile not notice Ctrl-C, which goes to the whole group."""
@@ -134,7 +128,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 _bench: Workbench | None = None
 
 
-def _begin(parent: int, methods: list[Entry], job: bytes) -> None:
+def _begin(parent: int, methods: bytes, job: bytes) -> None:
     """Make a worker process ready."""
     import joblib.externals.loky.process_executor as loky
 
@@ -146,8 +140,7 @@ def _begin(parent: int, methods: list[Entry], job: bytes) -> None:
     loky._MAX_MEMORY_LEAK_SIZE = sys.maxsize
     gc.freeze()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    for entry in methods:
-        register(entry.name, **entry.parameters)(entry.factory)
+    unpack_own(methods)
     _bench = Workbench(*pickle.loads(job))
 
 

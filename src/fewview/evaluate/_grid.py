@@ -17,7 +17,7 @@ import numpy as np
 
 from fewview.datasets._splits import ClassSplit
 from fewview.engine._method import Method
-from fewview.engine._registry import create
+from fewview.engine._registry import create, expand, get_entry, name_and_settings
 from fewview.episodes._sampler import SAMPLER_VERSION, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._sources import Source, find_source
@@ -39,7 +39,8 @@ class Grid:
 
     Args:
         datasets: known names, files or folders, or data in memory.
-        methods: as on the command line, `name` or `name:parameter=value:...`.
+        methods: as on the command line, `name`, `name:parameter=value:...` or `file.py:Class`; or
+            methods as objects, which get a name (`Concat[SVC]`).
         etas: missing rates.
         base: take base classes from this data set (name or file) instead.
         way: classes per task; the data set's usual number when None.
@@ -65,7 +66,7 @@ class Grid:
     """
 
     datasets: tuple[str | MultiViewData, ...]
-    methods: tuple[str, ...]
+    methods: tuple[Any, ...]
     etas: tuple[float, ...] = (0.0,)
     base: str | MultiViewData | None = None
     way: int | None = None
@@ -88,6 +89,7 @@ class Grid:
             raise FewviewError("no data set given; 'fewview data list' shows what there is")
         if not self.methods:
             raise FewviewError("no methods given; 'fewview methods' shows what there is")
+        object.__setattr__(self, "methods", tuple(expand(self.methods)))
         if not self.etas:
             raise FewviewError("no missing rate given; try --eta 0,0.3,0.5")
         count = self.splits if isinstance(self.splits, int) else len(self.splits)
@@ -289,7 +291,7 @@ def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:
     """The fields of a cell that say which method runs and how."""
     return {
         "method_class": type(method).__name__,
-        "method_version": version_key(method),
+        "method_version": version_key(method, get_entry(name_and_settings(text)[0]).digest),
         "parameters": method.key(),
         "dtype": method.dtype,
         "device": method.torch_device.type,
@@ -330,9 +332,11 @@ def tune_candidates(text: str, grid: Grid, method: Method) -> list[dict[str, Any
 
 
 def _typed(text: str, method: Method) -> set[str]:
-    """Parameters that were typed with a method."""
-    names = (part.partition("=")[0].strip() for part in text.split(":")[1:])
-    return {method.spell_parameter(name) for name in names}
+    """Parameters that were typed with a method, or set in one that is an object."""
+    known, settings = name_and_settings(text)
+    names = (part.partition("=")[0].strip() for part in settings)
+    entry = get_entry(known)
+    return {method.spell_parameter(n) for n in names} | set(entry.parameters if entry.own else ())
 
 
 def class_names(data: MultiViewData, classes: Iterable[Hashable]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ COLUMNS = (
 def make_grid(
     datasets: Sequence[str | MultiViewData],
     *,
-    methods: str = "proto",
+    methods: Any = "proto",
     eta: str = "0",
     splits: str | int | None = None,
     episodes: int | None = None,
@@ -49,7 +49,8 @@ def make_grid(
 
     Args:
         datasets: names, files or folders.
-        methods: separated by commas; `all` is every method that trains no network.
+        methods: separated by commas; `all` is every method that trains no network. Or a list, of
+            such texts and of methods as objects.
         eta: missing rates, separated by commas.
         splits: number of class splits or `all`; by default what the protocol says.
         episodes: episodes per split; likewise.

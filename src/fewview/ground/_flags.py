@@ -73,7 +73,7 @@ BENCH = {
     "base": Option("Take the base classes from this data set (name or file) instead."),
     "methods": Option(
         "Methods separated by commas, parameters after colons: 'ptmap:padding=zero,proto'; 'all' "
-        "is every method that trains no network.",
+        "is every method that trains no network; 'mine.py:MyMethod' is one in a file of yours.",
         default="proto",
     ),
     "eta": Option("Missing rates, separated by commas.", default="0"),
@@ -198,3 +198,50 @@ REPRODUCE = {
 # Where nothing is shown, what shows has no options.
 ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features")
 FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}
+
+# The frozen suite.
+_FORM = {
+    "form": Option("Form of the suite: lite or full.", metavar="lite|full"),
+    "lite": Option("The lite form, which is the default.", bool),
+}
+_SUITE_DATA = {
+    "store": BENCH["store"],
+    "device": DEVICE,
+    "data_dir": DATA_DIR,
+}
+_RECORDS = Option("Folder of recorded results of suites. Default: those of fewview.", metavar="DIR")
+SUITE_RUN = {
+    **_FORM,
+    "methods": replace(
+        BENCH["methods"],
+        help="Methods, as for 'fewview bench'; 'mine.py:MyMethod' is one in a file of yours. "
+        "Default: those that the suite was frozen with.",
+        default=None,
+    ),
+    "jobs": JOBS,
+    "cluster": BENCH["cluster"],
+    **_SUITE_DATA,
+    "record": Option("Write the results to the recorded ones.", bool),
+    "records": _RECORDS,
+}
+SUITE_SHOW = {
+    **_FORM,
+    "with_files": Option(
+        "A submission to show too. May be given several times.",
+        metavar="FILE",
+        flags=("--with",),
+        several=True,
+    ),
+    "data": Option("These data sets alone, separated by commas."),
+    "output": Option("Write a page in Markdown instead.", metavar="FILE", flags=("--output", "-o")),
+    "records": _RECORDS,
+}
+SUITE_SUBMIT = {
+    **_FORM,
+    "methods": Option("Your method, as it was run: mine.py:MyMethod.", metavar="METHOD"),
+    **_SUITE_DATA,
+    "output": Option(
+        "File to write. Default: SUITE-FORM-NAME.json.", metavar="FILE", flags=("--output", "-o")
+    ),
+    "note": Option("A sentence about the method or where it is published."),
+}

@@ -43,7 +43,11 @@ CATALOGUE = {
     "tim": "tim",
     "tim-adm": "tim",
     "ugda": "ugda",
+    "unem": "unem",
 }
+# The same of methods that need a package which fewview does not bring along: found by their names,
+# and in no list.
+OPTIONAL = {"tabicl": "concat", "tabpfn": "concat"}
 
 _HOMES = {
     "Method": "fewview.engine._method",
@@ -55,5 +59,5 @@ _HOMES = {
     "names": "fewview.engine._registry",
     "register": "fewview.engine._registry",
 }
-__all__ = ["CATALOGUE", *_HOMES]  # noqa: PLE0604 - plain text, all of it
+__all__ = ["CATALOGUE", "OPTIONAL", *_HOMES]  # noqa: PLE0604 - plain text, all of it
 __getattr__ = lazily(__name__, _HOMES)

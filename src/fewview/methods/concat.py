@@ -1,14 +1,23 @@
-"""Concat: any scikit-learn classifier on the views side by side, the plain baseline."""
+"""Concat: any scikit-learn classifier on the views side by side, the plain baseline.
+
+Foundation models for tables enter through it too (`tabicl`, `tabpfn`). Their packages are loaded
+when they are used.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -37,6 +46,68 @@ BOOSTING = HistGradientBoostingClassifier(
     max_features=0.05,
     early_stopping=False,
 )
+
+
+# Classifiers with weights of their own: package -> class. Both take NaN for an empty cell.
+PRETRAINED = {"tabicl": "TabICLClassifier", "tabpfn": "TabPFNClassifier"}
+
+
+class Pretrained(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier of a package that need not be installed; it is found when it is fitted.
+
+    Args:
+        package: one of `PRETRAINED`.
+        n_estimators: its size of ensemble; the package's own number when None.
+        random_state: seed.
+
+    Example:
+        >>> Pretrained("tabicl").package
+        'tabicl'
+    """
+
+    def __init__(
+        self,
+        package: str = "tabicl",
+        n_estimators: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.package = package
+        self.n_estimators = n_estimators
+        self.random_state = random_state
+
+    def check(self) -> None:
+        """Raise an error that says what to install, unless the package is here."""
+        choose("package", self.package, PRETRAINED)
+        if self.package not in sys.modules and find_spec(self.package) is None:
+            raise FewviewError(
+                f"{self.package} is not installed; pip install {self.package}, which downloads its "
+                "weights on first use (look at their licence)"
+            )
+
+    def fit(self, X: Any, y: Any) -> Pretrained:
+        """Make the classifier of the package and fit it."""
+        self.check()
+        kind = getattr(import_module(self.package), PRETRAINED[self.package])
+        sizes = {} if self.n_estimators is None else {"n_estimators": self.n_estimators}
+        self.model_ = kind(random_state=self.random_state, **sizes).fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes."""
+        return self.model_.predict_proba(X)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable classes."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """With the version of the package, so that results of two are not taken for one."""
+        try:
+            found = installed_version(self.package)
+        except PackageNotFoundError:
+            found = str(getattr(sys.modules.get(self.package), "__version__", "unknown"))
+        return f"{super().__repr__(N_CHAR_MAX)} of {self.package} {found}"
 
 
 @dataclass(frozen=True)
@@ -88,12 +159,12 @@ class Concat(Method):
     Example:
         >>> from sklearn.svm import SVC
         >>> from fewview.methods.concat import Concat
-        >>> clf = Concat(estimator=SVC(kernel="linear")).fit([[0.0], [9.0]], ["cat", "dog"])
+        >>> clf = Concat(SVC(kernel="linear")).fit([[0.0], [9.0]], ["cat", "dog"])
         >>> clf.predict([[8.0], [1.0]]).tolist()
         ['dog', 'cat']
     """
 
-    estimator: Any = None
+    estimator: Any = field(default=None, kw_only=False)
     impute: str = "mean"
     n_neighbors: int = 5
 
@@ -107,6 +178,8 @@ class Concat(Method):
         choose("impute", self.impute, IMPUTATIONS)
         if self.estimator is not None and not hasattr(self.estimator, "fit"):
             raise FewviewError(f"estimator {self.estimator!r} is not a scikit-learn classifier")
+        if isinstance(self.estimator, Pretrained):
+            self.estimator.check()
         check_numbers(self, whole={"n_neighbors": 1})
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> Donors:
@@ -119,8 +192,8 @@ class Concat(Method):
         support, query = (part.cpu().numpy() for part in self.features(batch, state))
         labels = batch.support_labels.cpu().numpy()
         seeds = batch.seeds.cpu().numpy()
-        # Problems this small only lose by threads.
-        with threadpool_limits(1):
+        # Problems this small only lose by threads, but for large networks.
+        with threadpool_limits(None if isinstance(self.estimator, Pretrained) else 1):
             tasks = zip(seeds, support, labels, query, strict=True)
             out = [_fit_and_score(self._estimator(seed), *task) for seed, *task in tasks]
         return torch.from_numpy(np.stack(out)).to(batch.support[0])
@@ -180,3 +253,7 @@ def _fit_and_score(
         return np.round(out, 6)
     margin = estimator.decision_function(query)
     return margin if margin.ndim == 2 else np.stack((-margin / 2, margin / 2), axis=1)
+
+
+for _package in PRETRAINED:
+    register(_package, estimator=Pretrained(_package), impute="none")(Concat)

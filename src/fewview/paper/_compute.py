@@ -370,6 +370,17 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
     order += [key for item in gathered for key in _identities(item.part, item.cells)]
     order += [identity(row) for row in (read(name, wish, desk.records) if wish.only else ())]
     order = list(dict.fromkeys(order))
+    words = " ".join(filter(None, ("fewview reproduce NAME --compute", options_of(wish))))
+    fresh, sources, partial = recorded_rows(gathered, words)
+    total = write(name, wish, fresh, order, sources, desk.records)
+    short = f"; {partial} not recorded because most of their cells are missing" if partial else ""
+    return f"{name}: {len(fresh)} rows recorded, {total} of {len(order)} are there now{short}"
+
+
+def recorded_rows(
+    gathered: Sequence[Gathered], command: str
+) -> tuple[list[Row], tuple[dict[str, Any], dict[str, str]], int]:
+    """Rows to record, their runs and settings by short names, and how many say too little."""
     fresh: list[Row] = []
     runs: dict[str, Any] = {}
     settings: dict[str, str] = {}
@@ -383,10 +394,9 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
                 continue
             device = " and ".join(sorted({result.cell.device for result in found}))
             versions = _merged({result.versions for result in found})
-            words = ("fewview reproduce NAME --compute", options_of(wish))
             here = device if device in ("cpu", "cuda") else ANY_DEVICE
-            command = " ".join(filter(None, (*words, f"--device {here}")))
-            run_of_it = {"versions": versions, "device": device, "command": command}
+            told_command = f"{command} --device {here}"
+            run_of_it = {"versions": versions, "device": device, "command": told_command}
             key = digest(json.dumps(run_of_it, sort_keys=True))
             runs[key] = run_of_it
             settings[digest(wanted[0].parameters)] = wanted[0].parameters
@@ -402,9 +412,7 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
                    "device": device, "computed": max(result.created for result in found)[:10],
                    "data": wanted[0].data_checksum[:8], "run": key}
             )  # fmt: skip
-    total = write(name, wish, fresh, order, (runs, settings), desk.records)
-    short = f"; {partial} not recorded because most of their cells are missing" if partial else ""
-    return f"{name}: {len(fresh)} rows recorded, {total} of {len(order)} are there now{short}"
+    return fresh, (runs, settings), partial
 
 
 def _identity(part: Part, cell: Cell) -> tuple[Any, ...]:

@@ -20,18 +20,28 @@ if TYPE_CHECKING:
 CURRENT, STALE, UNKNOWN = "current", "stale", "unknown"
 
 
-def version_key(method: Method) -> str:
-    """Version of a method and of the methods that it is made of."""
+def version_key(method: Method, digest: str = "") -> str:
+    """Version of a method, of the methods that it is made of, and of its own code if it has any."""
     from fewview.engine._method import Method
 
     parts = [value for value in method.get_params(deep=False).values() if isinstance(value, Method)]
     inner = "+".join(f"{type(part).__name__} {version_key(part)}" for part in parts)
-    return f"{method.version}({inner})" if inner else str(method.version)
+    key = f"{method.version}({inner})" if inner else str(method.version)
+    return f"{key} {digest}" if digest else key
 
 
 def status(cell: Cell) -> str:
     """Say whether a cell is `"current"`, `"stale"`, or of an `"unknown"` method."""
-    version = _present_version(cell.method, cell.method_class)
+    from fewview.engine._registry import is_in_file, present_digest
+
+    digest = present_digest(cell.method)
+    if digest is None:
+        return UNKNOWN
+    if is_in_file(cell.method):
+        # Looking at results runs nobody's file: the version in it is part of its content.
+        version: str | None = f"{cell.method_version.partition(' ')[0]} {digest}"
+    else:
+        version = _present_version(cell.method, cell.method_class, digest)
     if version is None:
         return UNKNOWN
     same = version == cell.method_version and cell.sampler_version == SAMPLER_VERSION
@@ -39,14 +49,14 @@ def status(cell: Cell) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _present_version(text: str, method_class: str) -> str | None:
+def _present_version(text: str, method_class: str, digest: str) -> str | None:
     from fewview.engine._registry import create
 
     try:
         method = create(text)
     except (FewviewError, TypeError):
         return None
-    return version_key(method) if type(method).__name__ == method_class else None
+    return version_key(method, digest) if type(method).__name__ == method_class else None
 
 
 def statuses(results: Iterable[Result]) -> dict[str, str]:

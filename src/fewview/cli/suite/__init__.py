@@ -1,0 +1,1 @@
+"""`fewview suite`: the frozen suite, a folder of its own since it has commands of its own."""
