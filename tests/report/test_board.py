@@ -17,8 +17,8 @@ from fewview.cli._app import app
 from fewview.datasets._catalogue import get_spec
 from fewview.datasets._catalogue import names as data_names
 from fewview.engine._registry import create, names
-from fewview.evaluate._suite import FOLDER as SUITES
-from fewview.evaluate._suite import FORMS, Suite, read_suite
+from fewview.evaluate.suites._suite import FOLDER as SUITES
+from fewview.evaluate.suites._suite import FORMS, Suite, read_suite
 from fewview.report._board import (
     FOLDER,
     board_page,

@@ -24,7 +24,7 @@ from fewview.engine._registry import create, get_entry, is_in_file, name_and_set
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import run
-from fewview.evaluate._suite import Suite
+from fewview.evaluate.suites._suite import Suite
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import check_writable

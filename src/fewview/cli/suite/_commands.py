@@ -39,7 +39,7 @@ def run(**options: Any) -> None:
     from fewview.cli._bar import make_progress
     from fewview.cli._bench import stop_politely
     from fewview.engine._registry import expand
-    from fewview.evaluate._suite import read_suite
+    from fewview.evaluate.suites._suite import read_suite
     from fewview.report._board import FOLDER, record_suite, run_suite
 
     suite = read_suite(_form(options))
@@ -85,7 +85,7 @@ def show(**options: Any) -> None:
     """Show the leaderboard, from the results that come with fewview and those submitted."""
     from pathlib import Path
 
-    from fewview.evaluate._suite import read_suite
+    from fewview.evaluate.suites._suite import read_suite
     from fewview.ground._whole_files import check_writable, replacing
     from fewview.report._board import (
         FOLDER,
@@ -123,7 +123,7 @@ def submit(**options: Any) -> None:
     All settings of the form on data that are here must be in the store: run the suite first.
     """
     from fewview.engine._registry import expand
-    from fewview.evaluate._suite import read_suite
+    from fewview.evaluate.suites._suite import read_suite
     from fewview.ground._errors import FewviewError
     from fewview.report._board import SUBMITTED, stored_suite, write_submission
 

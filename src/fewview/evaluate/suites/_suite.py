@@ -21,7 +21,7 @@ from fewview.evaluate._grid import Grid
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
 
-FOLDER = Path(__file__).parent / "suites"
+FOLDER = Path(__file__).parent
 SUITE = "fewview-1"
 FORMS = ("lite", "full")
 

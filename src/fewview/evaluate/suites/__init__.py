@@ -1,0 +1,1 @@
+"""Frozen suites of tasks: one file for each, and what reads them."""
