@@ -22,6 +22,7 @@ from fewview.methods.ptmap import PTMAP
 from fewview.methods.rfs import RFS
 from fewview.methods.ugda._ugda import UGDA
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._padding import FROM_QUERIES
 from fewview.samples._data import MultiViewData
 
 
@@ -74,7 +75,13 @@ class Combined(Method):
             deterministic=self.source.tags.deterministic and head.deterministic,
             iterative=True,
             trained=self.source.tags.trained or head.trained,
+            bridges_views=self.source.tags.bridges_views,
         )
+
+    @property
+    def pads_from_queries(self) -> bool:
+        """As the source fills gaps, which UGDA does in views that no base class has."""
+        return self.source.padding in FROM_QUERIES
 
     def validate(self) -> None:
         """Check both parts."""

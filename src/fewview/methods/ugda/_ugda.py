@@ -184,6 +184,7 @@ class UGDA(Method):
         assumes_balance=True,
         deterministic=False,
         iterative=True,
+        bridges_views=True,
     )
     tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "n_neighbors": (1, 2)}
 
