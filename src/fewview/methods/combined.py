@@ -34,8 +34,12 @@ class CombinedState(State):
     head: State
 
 
-@register("ptmap+ugda", head=PTMAP(power="signed"))
-@register("rfs+ugda", head=RFS(), anchor_weight=None)
+# What parts say of scaling is not used; it is written down because it is in the key of a result.
+UNUSED: dict[str, Any] = {"scaling": "scale", "padding": "episode"}
+
+
+@register("ptmap+ugda", head=PTMAP(power="signed", **UNUSED))
+@register("rfs+ugda", head=RFS(**UNUSED), anchor_weight=None)
 class Combined(Method):
     """Classify with `head` in the space of `source`.
 
@@ -59,8 +63,9 @@ class Combined(Method):
         (30,)
     """
 
-    source: Any = field(default_factory=UGDA, kw_only=False)
-    head: Any = field(default_factory=lambda: PTMAP(power="signed"))
+    scaling: str = "root+standard+unit"
+    source: Any = field(default_factory=lambda: UGDA(scaling="scale"), kw_only=False)
+    head: Any = field(default_factory=lambda: PTMAP(power="signed", **UNUSED))
     anchor_weight: float | None = 1.0
     rectified: bool = False
 

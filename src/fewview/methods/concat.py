@@ -27,6 +27,8 @@ from fewview.numerics._distances import partial_distances
 from fewview.samples._data import MultiViewData
 
 IMPUTATIONS = ("mean", "base", "zero", "knn", "none")
+# What is best for plain classifiers on base classes of the development sets.
+IMPUTED = {"scaling": "root+standard+unit", "impute": "knn"}
 # Trees that may split so few samples at all: every leaf one sample, no early stopping. Every split
 # sees a twentieth of the features: one support per class is told apart by any feature, and a
 # single tree would look at few of them.
@@ -69,9 +71,9 @@ def nearest_mean(donor: Tensor, has: Tensor, distances: Tensor, count: int) -> T
     return weights @ donor / weights.sum(-1, keepdim=True).clamp(min=1)
 
 
-@register("concat-nn", estimator=KNeighborsClassifier(n_neighbors=1))
+@register("concat-nn", estimator=KNeighborsClassifier(n_neighbors=1), **IMPUTED)
 @register("concat-hgb", estimator=BOOSTING, impute="none")
-@register("concat-logistic", estimator=LogisticRegression(max_iter=1000))
+@register("concat-logistic", estimator=LogisticRegression(max_iter=1000), **IMPUTED)
 class Concat(Method):
     """A scikit-learn classifier fitted to the concatenated, imputed supports of every task.
 

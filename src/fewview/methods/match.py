@@ -43,7 +43,8 @@ class Match(Method):
         ['x']
     """
 
-    padding: str = "support"
+    scaling: str = "standard"
+    padding: str = "base"
     temperature: float = 10.0
 
     tune_grid: ClassVar[dict[str, Any]] = {**INDUCTIVE, "temperature": (1.0, 10.0, 30.0)}

@@ -83,6 +83,7 @@ class Paddle(Method):
         ['x', 'x', 'x', 'y']
     """
 
+    scaling: str = "root+standard+unit"
     penalty: float = 1.0
     rescale: str = "minmax"
     n_iter: int = 1000

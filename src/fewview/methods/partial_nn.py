@@ -40,6 +40,7 @@ class PartialNN(Method):
         ['dog', 'cat']
     """
 
+    scaling: str = "root+standard+unit"
     weighting: str = "view"
     temperature: float = 10.0
 

@@ -30,7 +30,8 @@ class Proto(Method):
         ['dog', 'cat']
     """
 
-    padding: str = "support"
+    scaling: str = "root+standard+unit"
+    padding: str = "zero"
 
     tune_grid = INDUCTIVE
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}

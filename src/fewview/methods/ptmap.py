@@ -97,6 +97,7 @@ class PTMAP(Method):
         ['x', 'y', 'x', 'y']
     """
 
+    scaling: str = "standard+unit"
     power: str = "relu"
     regularisation: float = 10.0
     step: float = 0.2

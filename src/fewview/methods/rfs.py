@@ -65,7 +65,8 @@ class RFS(Method):
         ['x']
     """
 
-    padding: str = "support"
+    scaling: str = "standard"
+    padding: str = "base"
     C: float = 1.0
 
     tags: ClassVar[Tags] = Tags(iterative=True)
