@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -31,6 +32,8 @@ from fewview.evaluate._runner import Outcome
 from fewview.evaluate._sources import find_source
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
+from fewview.results._metrics import measure
+from fewview.results._repairing import check_store, repair_store
 from fewview.results._summaries import summarise_planned
 from fewview.samples import FewviewError, FewviewWarning, MultiViewData
 
@@ -135,6 +138,42 @@ def test_two_spellings_are_one_cell_and_two_rows(tmp_path: Path) -> None:
     assert rows[0]["accuracy"] == rows[2]["accuracy"]
 
 
+def test_probabilities_are_kept_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    grid = small(methods="proto,match")
+    first = run(grid, path)
+    kept = replace(grid, keep_probabilities=True)
+    again = run(kept, path)
+    # The numbers were there, the probabilities were not; nothing is out of date.
+    assert (again.computed, again.reused, again.stale) == (8, 0, 0)
+    assert run(kept, path, jobs=2).computed == 0
+    assert run(grid, path).computed == 0
+    with Store(path, write=False) as store:
+        found = dict(store.answers(first.results))
+    assert set(found) == set(first.results)
+    for key, answers in found.items():
+        metrics, result = measure(answers.scores, answers.labels), first.results[key]
+        np.testing.assert_array_equal(metrics.accuracy, result.metrics.accuracy)
+        np.testing.assert_allclose(metrics.brier, result.metrics.brier, atol=1e-5)
+
+
+def test_damaged_probabilities_are_found_and_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    outcome = run(replace(small(), keep_probabilities=True), path)
+    key = next(iter(outcome.results))
+    with sqlite3.connect(path) as connection:
+        (blob,) = connection.execute("SELECT scores FROM answers WHERE hash = ?", [key]).fetchone()
+        turned = bytes([blob[0] ^ 1]) + blob[1:]
+        connection.execute("UPDATE answers SET scores = ? WHERE hash = ?", [turned, key])
+    connection.close()
+    assert [one.why for one in check_store(str(path)).damages] == ["its probabilities have changed"]
+    repair_store(str(path))
+    with Store(path, write=False) as store:
+        assert set(dict(store.answers(outcome.results))) == set(outcome.results) - {key}
+        assert len(store) == 4
+    assert run(replace(small(), keep_probabilities=True), path).computed == 1
+
+
 def test_a_raised_version_is_stale_and_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +210,7 @@ def test_a_method_that_breaks_down_does_not_stop_the_others(
         return usual(self, batch, state)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Proto, "scores", scores)
-    outcome = run(small(methods="proto:padding=zero,proto"))
+    outcome = run(small(methods="proto:padding=zero,proto:padding=support"))
     assert len(outcome.failures) == 4
     assert outcome.failures[0][1] == "RuntimeError: broken"
     assert len(outcome.results) == 4

@@ -91,6 +91,11 @@ BENCH = {
         "$FEWVIEW_STORE, else results.sqlite in the user's cache folder."
     ),
     "tune": Option("Choose every method's settings on base classes.", bool),
+    "keep_probabilities": Option(
+        "Keep the probabilities of every query in the store too, so that a new metric needs no new "
+        "run; cells that were stored without them are computed again.",
+        bool,
+    ),
     "open_set": Option(
         "Half of the classes of a task have no supports: how well are their queries found? Reports "
         "AUROC and precision at recall 0.9; results are not stored.",
