@@ -40,6 +40,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "paper-claims",
         "paper-settings",
         "measurements",
+        "evidence",
         "performance",
         "cluster",
     ),

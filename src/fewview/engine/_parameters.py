@@ -67,7 +67,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         Example:
             >>> from fewview import Proto
             >>> Proto().key()
-            'dtype=float32,padding=episode,random_state=0,scaling=scale'
+            'dtype=float32,padding=zero,random_state=0,scaling=root+standard+unit'
         """
         return joined(self.described())
 
