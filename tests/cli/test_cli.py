@@ -188,7 +188,7 @@ def test_different_questions_are_told_apart(invoke: Invoke, tmp_path: Path) -> N
     assert invoke(*command, "--store", store)[0] == 0
     pairs = json.loads(invoke(*balanced, "--format", "json")[1])
     names = {pair[side] for pair in pairs for side in ("one", "two")}
-    usual = "proto (scaling root+standard+unit)"
+    usual = "proto (scaling by-width)"
     assert names == {usual, "proto (scaling standard)", "match"}
 
 

@@ -33,6 +33,10 @@ def by_sklearn(rule: str, base: Any, new: Any) -> Any:
     """The same rules in scikit-learn; `scale` and `minmax` see all entries as one feature."""
     if rule == "none":
         return new
+    if rule == "by-width":
+        narrow = base.shape[1] < 6
+        found = by_sklearn("standard" if narrow else "root+standard+unit", base, new)
+        return found / base.shape[1] ** 0.5 if narrow else found
     if rule == "minmax":
         fitted = MinMaxScaler().fit(base.reshape(-1, 1))
         return fitted.transform(new.reshape(-1, 1)).reshape(new.shape)
@@ -48,6 +52,16 @@ def by_sklearn(rule: str, base: Any, new: Any) -> Any:
         "standard+unit": [StandardScaler(), Normalizer()],
     }[rule]
     return make_pipeline(*steps).fit(base).transform(new)
+
+
+@pytest.mark.parametrize("width", [1, 5, 6, 9])
+def test_by_width_keeps_what_narrow_views_say(width: int) -> None:
+    base, new = np.random.default_rng(width).gamma(2.0, size=(2, 30, width))
+    found = scaled(new, "by-width", base)
+    wanted = by_sklearn("standard", base, new) / width**0.5
+    if width >= 6:
+        wanted = by_sklearn("root+standard+unit", base, new)
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("rule", SCALINGS)
@@ -143,9 +157,9 @@ def test_a_view_that_the_base_set_lacks_is_neither_shifted_nor_stretched(rule: s
     fitted = fit_scaling(base, rule)
     new = MultiViewData({"a": block(2), "b": block(3, width=2)})
     wanted = new.view("b")
-    if fitted.rooted:
+    if fitted.rooted("b"):
         wanted = np.sign(wanted) * np.sqrt(np.abs(wanted))
-    wanted = Normalizer().transform(wanted) if fitted.unit else wanted
+    wanted = Normalizer().transform(wanted) if fitted.unit_rows("b") else wanted
     np.testing.assert_allclose(fitted.transform(new, np.float64).view("b"), wanted)
 
 

@@ -34,7 +34,7 @@ from fewview.samples._scaling import SCALINGS, ViewScaling, fit_scaling
 
 # What `--tune` tries, beside a method's own settings.
 TUNED: dict[str, tuple[Any, ...]] = {
-    "scaling": ("scale", "standard", "standard+unit", "root+standard+unit"),
+    "scaling": ("scale", "standard", "standard+unit", "by-width"),
     "padding": ("episode", "zero"),
 }
 # The same for methods that answer queries one by one: no filling that looks at the others.

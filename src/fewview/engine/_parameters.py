@@ -67,7 +67,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         Example:
             >>> from fewview import Proto
             >>> Proto().key()
-            'dtype=float32,padding=zero,random_state=0,scaling=root+standard+unit'
+            'dtype=float32,padding=zero,random_state=0,scaling=by-width'
         """
         return joined(self.described())
 

@@ -70,8 +70,9 @@ BENCH = {
     ),
     "seed": Option("Another seed gives other episodes.", int, 0),
     "scaling": Option(
-        "For every method: scale, minmax, standard, unit, standard+unit, root+standard+unit, none, "
-        "or 'paper' (per method as in the paper). A parameter typed with a method wins."
+        "For every method: scale, minmax, standard, unit, standard+unit, root+standard+unit, "
+        "by-width, none, or 'paper' (per method as in the paper). A parameter typed with a method "
+        "wins."
     ),
     "padding": Option(
         "How missing views are filled for methods that need it, and for those that can have gaps "

@@ -114,7 +114,7 @@ class Bavardage(Method):
         ['x', 'y']
     """
 
-    scaling: str = "root+standard+unit"
+    scaling: str = "by-width"
     temperature: float = 10.0
     n_iter_start: int = 5
     precision: float | None = None

@@ -63,7 +63,7 @@ class Combined(Method):
         (30,)
     """
 
-    scaling: str = "root+standard+unit"
+    scaling: str = "by-width"
     source: Any = field(default_factory=lambda: UGDA(scaling="scale"), kw_only=False)
     head: Any = field(default_factory=lambda: PTMAP(power="signed", **UNUSED))
     anchor_weight: float | None = 1.0

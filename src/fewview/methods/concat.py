@@ -28,7 +28,7 @@ from fewview.samples._data import MultiViewData
 
 IMPUTATIONS = ("mean", "base", "zero", "knn", "none")
 # What is best for plain classifiers on base classes of the development sets.
-IMPUTED = {"scaling": "root+standard+unit", "impute": "knn"}
+IMPUTED = {"scaling": "by-width", "impute": "knn"}
 # Trees that may split so few samples at all: every leaf one sample, no early stopping. Every split
 # sees a twentieth of the features: one support per class is told apart by any feature, and a
 # single tree would look at few of them.

@@ -83,7 +83,7 @@ class Paddle(Method):
         ['x', 'x', 'x', 'y']
     """
 
-    scaling: str = "root+standard+unit"
+    scaling: str = "by-width"
     penalty: float = 1.0
     rescale: str = "minmax"
     n_iter: int = 1000

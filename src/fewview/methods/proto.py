@@ -30,7 +30,7 @@ class Proto(Method):
         ['dog', 'cat']
     """
 
-    scaling: str = "root+standard+unit"
+    scaling: str = "by-width"
     padding: str = "zero"
 
     tune_grid = INDUCTIVE

@@ -17,7 +17,12 @@ from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
-SCALINGS = ("scale", "minmax", "standard", "unit", "standard+unit", "root+standard+unit", "none")
+BY_WIDTH = "by-width"
+SCALINGS = (
+    "scale", "minmax", "standard", "unit", "standard+unit", "root+standard+unit", BY_WIDTH, "none",
+)  # fmt: skip
+# Of fewer features, the direction of a row says too little: of one, no more than its sign.
+WIDE = 6
 Float64Array = NDArray[np.float64]
 # Numbers of a block that are worked on at once.
 CACHED = 1 << 15
@@ -46,10 +51,16 @@ class ViewScaling:
     factor: dict[str, Float64Array]
     unit: bool
 
-    @property
-    def rooted(self) -> bool:
+    def rooted(self, view: str) -> bool:
         """Whether square roots are taken first."""
-        return takes_roots(self.rule)
+        return takes_roots(self._rule_of(view))
+
+    def unit_rows(self, view: str) -> bool:
+        """Whether rows are brought to unit length in the end."""
+        return self._rule_of(view).endswith("unit")
+
+    def _rule_of(self, view: str) -> str:
+        return rule_for(self.rule, self.shift[view].size)
 
     def apply(self, view: str, block: Any, dtype: Any = np.float32) -> NDArray[Any]:
         """Scale one block [..., width]; computed in float64, returned in `dtype`."""
@@ -61,11 +72,11 @@ class ViewScaling:
         size = max(1, CACHED // max(rows.shape[1], 1))
         for start in range(0, len(rows), size):
             part = rows[start : start + size].astype(np.float64)
-            if self.rooted:
+            if self.rooted(view):
                 part = signed_root(part)
             part -= self.shift[view]
             part *= self.factor[view]
-            if self.unit:
+            if self.unit_rows(view):
                 # Dividing by the largest entry first keeps the squares from over- and underflowing.
                 largest = np.abs(part).max(axis=-1, keepdims=True)
                 part /= np.where(largest > 0, largest, 1.0)
@@ -93,14 +104,14 @@ class ViewScaling:
             for start in range(0, len(block), size):
                 part = out[start : start + size]
                 rows = block[start : start + size]
-                if self.rooted:  # roots of large numbers differ in digits that float32 lacks
+                if self.rooted(view):  # roots of large numbers differ in digits that float32 lacks
                     part[:] = signed_root(rows.astype(np.float64)) - self.shift[view]
                 else:
                     np.subtract(rows, shift, out=part)
                     if needed:
                         part -= rest
                 part *= factor
-                if self.unit:
+                if self.unit_rows(view):
                     norm = np.sqrt(np.einsum("ij,ij->i", part, part))
                     np.divide(part, np.where(norm > 0, norm, 1)[:, None], out=part)
                     # Squares that were lost, or too large: those rows the careful way.
@@ -144,7 +155,9 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
             `"minmax"` (all entries of the view to [0, 1]), `"standard"` (mean 0 and standard
             deviation 1 per feature), `"unit"` (rows to unit length), `"standard+unit"`,
             `"root+standard+unit"` (the same after square roots, which make the long tails of
-            counts, histograms and activations shorter), `"none"`.
+            counts, histograms and activations shorter), `"by-width"` (the latter for views of six
+            features or more, and for narrower ones `"standard"` over the root of their number, so
+            that rows are about as long), `"none"`.
 
     A constant feature under `standard` is divided by the typical standard deviation of its view,
     so that it stays harmless and the result does not depend on the units of the view. A view that
@@ -159,10 +172,20 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     factor: dict[str, Float64Array] = {}
     for index, (view, block) in enumerate(data.views.items()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
-        if takes_roots(rule):
+        own = rule_for(rule, rows.shape[1])
+        if takes_roots(own):
             rows = signed_root(rows)
-        shift[view], factor[view] = _fit_view(rows, rule)
+        shift[view], factor[view] = _fit_view(rows, own)
+        if rule == BY_WIDTH and own == "standard" and rows.size:
+            factor[view] = factor[view] / np.sqrt(rows.shape[1])
     return ViewScaling(rule, shift, factor, unit=rule.endswith("unit"))
+
+
+def rule_for(rule: str, width: int) -> str:
+    """The rule of one view: another for wide and for narrow ones, by `BY_WIDTH`."""
+    if rule != BY_WIDTH:
+        return rule
+    return "root+standard+unit" if width >= WIDE else "standard"
 
 
 def takes_roots(rule: str) -> bool:

@@ -151,7 +151,7 @@ class UGDA(Method):
         (3,)
     """
 
-    scaling: str = "root+standard+unit"
+    scaling: str = "by-width"
     n_neighbors: int = 1
     n_anchors: int = 100
     ridge: float | None = None
