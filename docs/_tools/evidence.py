@@ -50,7 +50,8 @@ look at queries. What a method had stays unless another setting is more than hal
 Where `root+standard+unit` won, the default is `by-width`: the same, but `standard` for views of
 fewer than six features, whose rows of unit length say too little (of one feature, its sign). The
 development sets have none: seen on iris, whose 2 petal columns told proto 68 % instead of 94.
-Novel classes were not looked at, and no other data set. Methods that train networks keep theirs,
+Novel classes were not looked at, and no other data set. `concat-hgb` was not weighed: its trees ask
+for the order of values alone. Methods that train networks keep theirs,
 and Marginal chooses its own on the base classes it is given. `--scaling paper --padding paper`
 (and `fewview reproduce`) have the paper's.
 
