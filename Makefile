@@ -46,6 +46,7 @@ docs: install
 
 reproduction: install
 	$(BIN)/python docs/_tools/published.py
+	$(BIN)/python docs/_tools/evidence.py
 
 lint: install
 	$(BIN)/ruff check .

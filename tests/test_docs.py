@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import pkgutil
 import re
@@ -334,8 +335,21 @@ def test_commands_of_generated_pages_exist(generated: dict[str, str]) -> None:
 
 def test_pages_of_recorded_results_are_what_the_command_makes() -> None:
     """After recording: `make reproduction`, and commit what it writes."""
-    for name, text in tool("published").pages().items():
+    for name, text in {**tool("published").pages(), **tool("evidence").pages()}.items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
+
+
+def test_methods_have_the_settings_that_were_chosen() -> None:
+    """Those of benchmarks/scalings.py; the page about them says so."""
+    from fewview import create
+
+    kept = json.loads((ROOT / "benchmarks/results/scalings.json").read_text(encoding="utf-8"))
+    for name, found in kept["methods"].items():
+        parameters = create(name).get_params()
+        for parameter, value in found["settings"][found["best"]].items():
+            # The same for views of six features or more, as all views of those sets are.
+            wanted = "by-width" if value == "root+standard+unit" else value
+            assert parameters[parameter] == wanted, name
 
 
 def test_every_page_is_in_the_menu(generated: dict[str, str]) -> None:

@@ -42,6 +42,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "paper-claims",
         "paper-settings",
         "measurements",
+        "evidence",
         "performance",
         "cluster",
     ),
@@ -143,9 +144,10 @@ def _in_words(method: Any) -> list[tuple[str, str]]:
         base = "learnt from where there are some; it works without"
     if tags.prepare_depends_on:
         base += f"; anew when the task's {', '.join(tags.prepare_depends_on)} change"
-    queries = "each classified alone (inductive)"
-    if tags.transductive:
-        queries = "looked at together (transductive); one alone is possible"
+    queries = {
+        "yes": "looked at together (transductive); one alone is possible",
+        "by padding": "each classified alone, but gaps may be filled from all of them (`padding`)",
+    }.get(method.queries_together, "each classified alone (inductive)")
     filled = "filled in beforehand (parameter `padding`)"
     return [
         ("queries", queries),
@@ -238,13 +240,16 @@ def methods_index() -> str:
     rows = []
     for name in names():
         entry = get_entry(name)
-        tags = entry.create().tags
+        method = entry.create()
+        tags = method.tags
         if entry.factory in slugs:
             rows.append(
                 (
                     f"[`{name}`]({slugs[entry.factory]}.md)",
                     _first_line(entry.factory),
-                    "together" if tags.transductive else "alone",
+                    {"yes": "together", "-": "alone"}.get(
+                        method.queries_together, method.queries_together
+                    ),
                     "itself" if tags.handles_missing else "filled in",
                     "needed" if tags.needs_base else "helpful",
                     _by_pull(tags, "assumed", "partly assumed", "not needed"),

@@ -94,7 +94,7 @@ def test_methods(invoke: Invoke) -> None:
     for name in ("marginal", "ugda", "ptmap+ugda"):
         assert "learns from them if given" in lines[name]
     code, out, _ = invoke("methods", "proto")
-    assert "padding=episode" in out
+    assert "padding=zero" in out
     assert invoke("methods", "nosuch")[0] == 2
 
 
@@ -188,7 +188,8 @@ def test_different_questions_are_told_apart(invoke: Invoke, tmp_path: Path) -> N
     assert invoke(*command, "--store", store)[0] == 0
     pairs = json.loads(invoke(*balanced, "--format", "json")[1])
     names = {pair[side] for pair in pairs for side in ("one", "two")}
-    assert names == {"proto (scaling scale)", "proto (scaling standard)", "match"}
+    usual = "proto (scaling by-width)"
+    assert names == {usual, "proto (scaling standard)", "match"}
 
 
 def test_advise_takes_known_data_sets(invoke: Invoke, tmp_path: Path) -> None:

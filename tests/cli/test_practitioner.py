@@ -283,7 +283,7 @@ def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     assert (tmp_path / "advice" / "report.html").read_text().startswith("<!doctype html>")
     again = invoke("advise", "base", "--methods", "proto,partial-nn", "--splits", "3",
                    "--episodes", "4", "--shot", "2", "-o", "advice")  # fmt: skip
-    assert "12 already stored" in again[2]
+    assert "15 already stored" in again[2]
 
 
 def test_the_recommendation_says_how_sure_it_is() -> None:

@@ -18,9 +18,9 @@ from fewview.drawing._charts import (
     accuracy_chart,
     accuracy_curves,
     chart,
-    critical_difference_diagram,
     key,
     mask_strips,
+    rank_diagram,
     rows_chart,
     save_figure,
     scatter,
@@ -163,19 +163,19 @@ def test_names_stand_beside_points_where_there_is_room() -> None:
     assert len(labels) == 4, "one on each side, the others nowhere"
 
 
-def test_ranks_are_rows_with_their_joins_and_yardstick() -> None:
+def test_ranks_are_rows_with_a_bar_beside_the_best() -> None:
     names = ["a", "b", "a-long-name:solver=reference,n_anchors=10"]
-    ranking = average_ranks([[3, 2, 1]] * 9, names)
-    tree = element(critical_difference_diagram(ranking, "class splits"))
+    ranking = average_ranks([[3, 2, 1], [2, 3, 1], [3, 2, 1]] * 3, names)
+    tree = element(rank_diagram(ranking, "class splits"))
     texts = [node.text for node in tree.iter("text")]
-    assert {"a", "1.00", "b", "2.00", "a-long-name:solver=refer…", "3.00"} <= set(texts)
-    yardstick = f"critical difference {ranking.critical_difference:.2f} (Nemenyi's test at 0.05)"
-    assert yardstick in texts
+    assert {"a", "1.33", "b", "1.67", "a-long-name:solver=refer…", "3.00"} <= set(texts)
+    assert "bars: not told apart from a" in texts
     assert "average rank over 9 class splits (1 is best)" in texts
     joins = [node for node in tree.iter("path") if node.get("stroke-width") == "4"]
-    assert len(joins) == len(ranking.cliques()) > 0
+    assert len(joins) == 1
+    assert ranking.tied == ("b",)
     titles = [node.text for node in tree.iter("title")]
-    assert titles == ["a: 1.00", "b: 2.00", f"{names[2]}: 3.00"]
+    assert titles == ["a: 1.33", "b: 1.67", f"{names[2]}: 3.00"]
     assert all(group.get("data-m") is None for group in with_class(tree, "series"))
 
 
@@ -217,7 +217,7 @@ def all_figures() -> dict[str, Any]:
     return {
         "curves": accuracy_chart(curves(("proto", EVIL)), looks(["proto", EVIL]), [EVIL]),
         "panels": accuracy_curves(curves(("proto", EVIL)), EVIL),
-        "ranks": critical_difference_diagram(ranking, EVIL),
+        "ranks": rank_diagram(ranking, EVIL),
         "masks": mask_strips(evil, [EVIL, "b"], [(EVIL, 1)]),
         "plane": scatter(np.eye(2), np.arange(2), np.array([True, False]), np.array([0, 1], bool)),
         "key": key(look_at(9)),
@@ -267,7 +267,7 @@ def test_figures_are_saved_and_repeatable(tmp_path: Path) -> None:
     second = save_figure(accuracy_curves(rows, "title"), tmp_path / "b.svg")
     assert second[0].read_bytes() == first[1].read_bytes()
     ranking = average_ranks([[3, 2, 1]] * 5, ["a", "b", "a-long-name:solver=reference"])
-    assert save_figure(critical_difference_diagram(ranking), tmp_path / "c.pdf")[0].exists()
+    assert save_figure(rank_diagram(ranking), tmp_path / "c.pdf")[0].exists()
     with pytest.raises(FewviewError, match="no results"):
         accuracy_curves([])
 
@@ -281,10 +281,10 @@ def test_the_same_figure_is_saved_after_it_was_on_a_page(tmp_path: Path) -> None
 
 
 def test_what_is_on_paper_moves_with_the_axes_when_a_file_is_cut() -> None:
-    figure = critical_difference_diagram(average_ranks([[3, 2, 1]] * 5, ["a", "b", "c"]))
+    figure = rank_diagram(average_ranks([[3, 2, 1]] * 5, ["a", "b", "c"]))
     assert len(figure.axes) == 1
     loose = [*figure.texts, *figure.artists]
-    assert len(loose) >= 3 * 2 + 2  # names, values, yardstick and its name
+    assert len(loose) >= 3 * 2 + 1  # names, values, and what the bars mean
     assert all(artist.get_transform().contains_branch(figure.transFigure) for artist in loose)
 
 

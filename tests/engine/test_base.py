@@ -120,10 +120,15 @@ class Stubborn(Method):
         return Tags(transductive=True, assumes_balance=self.pull)
 
     def scores(self, batch: EpisodeBatch, state: State) -> torch.Tensor:
-        return torch.stack([1 - batch.query[1][..., 0], batch.query[1][..., 0]], -1).log()
+        return self.said(batch, 1)
 
     def scores_alone(self, batch: EpisodeBatch, state: State) -> torch.Tensor:
-        return torch.stack([1 - batch.query[0][..., 0], batch.query[0][..., 0]], -1).log()
+        return self.said(batch, 0)
+
+    def said(self, batch: EpisodeBatch, view: int) -> torch.Tensor:
+        # Class 1 is the one whose support is 1, wherever its column is.
+        one = batch.one_hot().mT @ batch.support[0]
+        return (1 - one.mT + (2 * one.mT - 1) * batch.query[view]).log()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +168,8 @@ def test_queries_that_change_much_or_look_unbalanced_are_told_once(
 
 
 @pytest.mark.parametrize(
-    "name", ["marginal:settings=default", "ptmap", "proto", "ugda", "partial-nn"]
+    "name",
+    ["marginal:settings=default", "ptmap", "proto", "proto:padding=episode", "ugda", "partial-nn"],
 )
 def test_alone_is_what_a_single_query_gets(name: str) -> None:
     base, novel = synthetic_data()
@@ -177,8 +183,9 @@ def test_alone_is_what_a_single_query_gets(name: str) -> None:
         together = clf.predict_proba(query)
     alone = clf.proba_alone(query)
     np.testing.assert_allclose(alone, single, atol=1e-6)
-    # Proto looks at queries one by one, but its padding at all of them.
-    assert np.allclose(alone, together, atol=1e-6) == (name == "partial-nn")
+    # Proto looks at queries one by one, but the padding `episode` at all of them.
+    assert np.allclose(alone, together, atol=1e-6) == (clf.queries_together == "-")
+    assert (clf.queries_together == "-") == (name in ("partial-nn", "proto"))
     assert clf.proba_alone(query[:0]).shape == (0, 4)
 
 

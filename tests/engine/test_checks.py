@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -151,6 +152,32 @@ class Centred(Proto):
         return out - out.mean(dim=1, keepdim=True)
 
 
+class SaysAlone(Proto):
+    """Fills gaps from the queries and does not say so."""
+
+    name = "says-alone"
+    queries_together = "-"
+
+
+class ByPosition(Proto):
+    """Draws by the position of a query, whatever `predict_proba` does about that."""
+
+    name = "by-position"
+
+    def predict_proba(self, X: Any) -> Any:
+        out = super().predict_proba(X)
+        return out + 0.01 * np.arange(len(out))[:, None]
+
+
+class ByNumber(Proto):
+    """Prefers the first class by name."""
+
+    name = "by-number"
+
+    def predict_proba(self, X: Any) -> Any:
+        return super().predict_proba(X) + np.array([0.1, 0.0, 0.0])
+
+
 @dataclass(frozen=True)
 class Shots(State):
     shot: Tensor
@@ -183,7 +210,10 @@ class Dictionary(Proto):
     ("method", "check", "said"),
     [
         (WithMixin(), "parameters", "temperature = 2.0 is not declared in a method's class"),
-        (Centred(), "transductive", "needs the tag transductive"),
+        (Centred(), "one by one", "needs the tag transductive"),
+        (SaysAlone(padding="episode"), "one by one", "with 30 % of the views missing"),
+        (ByPosition(), "order of samples", "rows in another order"),
+        (ByNumber(), "order of samples", "classes renamed"),
         (ByShot(), "prepare depends on", "looks at the task's shot; name it in the tag"),
         (Turned(), "estimator", r"\[tasks, queries, classes\] = \(1, 18, 3\)"),
         (Dictionary(), "finite", "prepare gave a dict; it must give a State"),

@@ -22,7 +22,10 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_methods_subset_invariance,
+    parametrize_with_checks,
+)
 
 from fewview import FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.engine._checks import synthetic_data
@@ -62,8 +65,14 @@ CHEAP: dict[str, dict[str, Any]] = {
 CHECKED = [n for n in names() if not (create(n).tags.trained or create(n).tags.needs_base)]
 
 
+# Their answers to a query alone and among others differ in the last digit of float32.
+ROUNDED = ("match", "partial-nn")
+
+
 def expected_failures(method: Method) -> dict[str, str]:
     reasons = {}
+    if method.name in ROUNDED:
+        reasons["check_methods_subset_invariance"] = "equal to seven digits of float32, not more"
     if method.tags.transductive:
         reasons["check_methods_subset_invariance"] = (
             "transductive: an answer depends on the other queries, by design"
@@ -80,8 +89,8 @@ def expected_failures(method: Method) -> dict[str, str]:
 
 
 def checked(name: str) -> Method:
-    # float64: the checks compare with a tolerance of 1e-7.
-    return create(name).set_params(dtype="float64", **CHEAP.get(name, {}))
+    # With the default dtype, as users have it; the checks compare with a tolerance of 1e-7.
+    return create(name).set_params(**CHEAP.get(name, {}))
 
 
 @parametrize_with_checks(
@@ -90,6 +99,11 @@ def checked(name: str) -> Method:
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounding_is_all_that_is_wrong(name: str) -> None:
+    check_methods_subset_invariance(name, create(name, dtype="float64"))
 
 
 def test_which_methods_are_checked() -> None:

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -31,6 +32,8 @@ from fewview.evaluate._runner import Outcome
 from fewview.evaluate._sources import find_source
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
+from fewview.results._metrics import measure
+from fewview.results._repairing import check_store, repair_store
 from fewview.results._summaries import summarise_planned
 from fewview.samples import FewviewError, FewviewWarning, MultiViewData
 
@@ -129,10 +132,46 @@ def test_a_stored_cell_is_not_computed_again(tmp_path: Path) -> None:
 
 
 def test_two_spellings_are_one_cell_and_two_rows(tmp_path: Path) -> None:
-    rows, outcome = bench(small(methods="proto,proto:padding=episode"), store="none")
+    rows, outcome = bench(small(methods="proto,proto:dtype=float32"), store="none")
     assert outcome.computed == 4
-    assert [row["method"] for row in rows].count("proto:padding=episode") == 2
+    assert [row["method"] for row in rows].count("proto:dtype=float32") == 2
     assert rows[0]["accuracy"] == rows[2]["accuracy"]
+
+
+def test_probabilities_are_kept_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    grid = small(methods="proto,match")
+    first = run(grid, path)
+    kept = replace(grid, keep_probabilities=True)
+    again = run(kept, path)
+    # The numbers were there, the probabilities were not; nothing is out of date.
+    assert (again.computed, again.reused, again.stale) == (8, 0, 0)
+    assert run(kept, path, jobs=2).computed == 0
+    assert run(grid, path).computed == 0
+    with Store(path, write=False) as store:
+        found = dict(store.answers(first.results))
+    assert set(found) == set(first.results)
+    for key, answers in found.items():
+        metrics, result = measure(answers.scores, answers.labels), first.results[key]
+        np.testing.assert_array_equal(metrics.accuracy, result.metrics.accuracy)
+        np.testing.assert_allclose(metrics.brier, result.metrics.brier, atol=1e-5)
+
+
+def test_damaged_probabilities_are_found_and_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    outcome = run(replace(small(), keep_probabilities=True), path)
+    key = next(iter(outcome.results))
+    with sqlite3.connect(path) as connection:
+        (blob,) = connection.execute("SELECT scores FROM answers WHERE hash = ?", [key]).fetchone()
+        turned = bytes([blob[0] ^ 1]) + blob[1:]
+        connection.execute("UPDATE answers SET scores = ? WHERE hash = ?", [turned, key])
+    connection.close()
+    assert [one.why for one in check_store(str(path)).damages] == ["its probabilities have changed"]
+    repair_store(str(path))
+    with Store(path, write=False) as store:
+        assert set(dict(store.answers(outcome.results))) == set(outcome.results) - {key}
+        assert len(store) == 4
+    assert run(replace(small(), keep_probabilities=True), path).computed == 1
 
 
 def test_a_raised_version_is_stale_and_computed_again(
@@ -171,7 +210,7 @@ def test_a_method_that_breaks_down_does_not_stop_the_others(
         return usual(self, batch, state)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Proto, "scores", scores)
-    outcome = run(small(methods="proto:padding=zero,proto"))
+    outcome = run(small(methods="proto:padding=zero,proto:padding=support"))
     assert len(outcome.failures) == 4
     assert outcome.failures[0][1] == "RuntimeError: broken"
     assert len(outcome.results) == 4
@@ -344,13 +383,13 @@ def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -
     with pytest.warns(FewviewWarning, match="3 classes .* in 3 ways only; 3 div") as caught:
         advice = give_advice(data, methods="proto", episodes=2, progress=PlainProgress())
     assert len(caught) == 1  # the gaps are meant to be there
-    assert [row["n_splits"] for row in advice.rows] == [3, 3, 3]
+    assert [row["n_splits"] for row in advice.rows] == [3] * 4
     assert "eta 0.17 " in capsys.readouterr().err
 
 
 def test_advice_on_one_division_says_nothing_of_chance() -> None:
     advice = give_advice(toy("one"), methods="proto,match", splits=1, episodes=2)
-    assert len(advice.rows) == 4
+    assert len(advice.rows) == 5
     assert "nan" not in advice.sentence
     assert "not clearly worse" in advice.sentence
 

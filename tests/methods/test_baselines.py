@@ -11,6 +11,7 @@ from sklearn.svm import SVC
 
 from fewview import FewviewError, MultiViewData, create
 from fewview.engine._checks import synthetic_data
+from fewview.engine._method import content_order
 from fewview.methods.concat import Concat
 from fewview.methods.partial_nn import PartialNN
 from fewview.numerics._distances import partial_distances
@@ -62,7 +63,7 @@ def test_partial_nn_without_shared_views_is_neutral() -> None:
     assert np.allclose(proba[1], 1 / 3)
 
 
-@pytest.mark.parametrize("rule", ["mean", "zero", "knn", "none"])
+@pytest.mark.parametrize("rule", ["mean", "base", "zero", "knn", "none"])
 def test_imputation(rule: str) -> None:
     base, novel = synthetic_data()
     support = novel[[0, 1, 20, 21, 40, 41]]
@@ -85,11 +86,14 @@ def test_imputation(rule: str) -> None:
         estimator=Spy(n_neighbors=1), impute=rule, base=base, scaling="none", dtype="float64"
     )
     clf.fit(support).predict(novel[2:4])
-    found = seen["X"]
+    found = seen["X"][np.argsort(content_order(support))]
     colour = support.view("colour")
     assert np.allclose(found[[1, 2, 4, 5], :5], colour[[1, 2, 4, 5]])
     if rule == "mean":
         assert np.allclose(found[0, :5], np.nanmean(colour, axis=0))
+        assert np.allclose(found[0, 13:], base.view("sound").mean(axis=0))
+    elif rule == "base":
+        assert np.allclose(found[0, :5], base.view("colour").mean(axis=0))
         assert np.allclose(found[0, 13:], base.view("sound").mean(axis=0))
     elif rule == "zero":
         assert (found[0, :5] == 0).all()

@@ -449,7 +449,7 @@ def test_scaling_follows_the_entries_also_in_parts() -> None:
     # The same in parts: what is chosen later is chosen with the scaling that the parts had.
     method = Marginal(components=8, shrinkage=0.4, prior=0.65, temperature=0.5)
     stream = BaseStream.start(method, positive).update(positive)
-    assert stream.scaling.rooted == positive.view_names
+    assert all(stream.scaling.rooted(view) for view in positive.view_names)
     for settings in ("auto", "default"):  # stated settings do not change what is done already
         method.set_params(settings=settings)
         state = stream.finish(method, task).prepared.state

@@ -52,7 +52,7 @@ def test_the_command_line_and_the_page_rank_the_same_methods_over_the_same_split
     (ranked,) = rank_panels(collect(found).panels)
     assert ranked.left_out == ["rfs"]
     out, errors = command(capsys, str(path), "--compare", "--format", "json")
-    (line,) = re.findall(r"average ranks over (\d+) class splits \(.*?\): (.*)", errors)
+    (line,) = re.findall(r"average ranks over (\d+) class splits: (.*?); not told", errors)
     assert int(line[0]) == ranked.ranking.n_blocks == 4
     shown = [
         f"{n} {r:.2f}" for n, r in zip(ranked.ranking.names, ranked.ranking.ranks, strict=True)

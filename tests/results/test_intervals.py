@@ -10,11 +10,11 @@ from fewview.results._intervals import (
     average_ranks,
     compare_paired,
     compare_with_best,
-    critical_difference,
     holm,
     split_interval,
     split_intervals,
     standard_error,
+    wilcoxon_can_reject,
     wilson_interval,
 )
 from fewview.samples import FewviewError
@@ -32,11 +32,15 @@ def test_paired_comparison_against_scipy() -> None:
     for pair, (i, j) in zip(pairs, [(0, 1), (0, 2), (1, 2)], strict=True):
         expected = stats.ttest_rel(means[i], means[j])
         assert pair.p_t == pytest.approx(expected.pvalue)
-        level = 1 - 0.05 * pair.p_t / pair.p_t_holm
-        low, high = expected.confidence_interval(level)
-        assert (pair.low, pair.high) == (pytest.approx(low), pytest.approx(high))
-        # One verdict.
-        assert (pair.low > 0 or pair.high < 0) == (pair.p_t_holm < 0.05)
+        # One verdict, by ranks: twelve splits are enough for three comparisons.
+        assert (pair.test, pair.p) == ("wilcoxon", pair.p_wilcoxon_holm)
+        assert (pair.low > 0 or pair.high < 0) == pair.told_apart == (pair.p <= 0.05)
+        # The interval is what the test does not reject, found by shifting and asking scipy.
+        level = 0.05 * pair.p_wilcoxon / pair.p_wilcoxon_holm
+        gap = means[i] - means[j]
+        for end, inwards in ((pair.low, 1e-6), (pair.high, -1e-6)):
+            assert stats.wilcoxon(gap - end - inwards).pvalue > level
+            assert stats.wilcoxon(gap - end + inwards).pvalue <= level
         assert pair.p_wilcoxon == pytest.approx(stats.wilcoxon(means[i], means[j]).pvalue)
         assert pair.wins + pair.losses == 12
     np.testing.assert_allclose([p.p_t_holm for p in pairs], holm([p.p_t for p in pairs]))
@@ -54,8 +58,13 @@ def test_the_best_is_compared_with_all_others() -> None:
     p = [stats.ttest_rel(means[11], means[names.index(pair.two)]).pvalue for pair in pairs]
     np.testing.assert_allclose([pair.p_t_holm for pair in pairs], holm(p))
     for pair in pairs:
-        assert (pair.low > 0) == (pair.p_t_holm < 0.05)
-    assert pairs[0].p_t_holm < 0.05
+        # Too few splits for ranks: the smallest p of Wilcoxon's test is 1/16.
+        assert (pair.test, pair.p) == ("t", pair.p_t_holm)
+        expected = stats.ttest_rel(means[11], means[names.index(pair.two)])
+        low, high = expected.confidence_interval(1 - 0.05 * pair.p_t / pair.p_t_holm)
+        assert (pair.low, pair.high) == (pytest.approx(low), pytest.approx(high))
+        assert (pair.low > 0) == pair.told_apart
+    assert pairs[0].told_apart
     assert compare_with_best(np.ones((1, 3)), ["a"]) == []
 
 
@@ -107,15 +116,31 @@ def test_average_ranks_by_hand_and_friedman() -> None:
     assert ranking.p_friedman == pytest.approx(stats.friedmanchisquare(*np.array(scores).T).pvalue)
 
 
-@pytest.mark.parametrize(("k", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])
-def test_critical_difference_against_demsar(k: int, q: float) -> None:
-    assert critical_difference(k, 10) == pytest.approx(q * np.sqrt(k * (k + 1) / 60), abs=2e-3)
+def test_wilcoxon_decides_where_it_can() -> None:
+    # The smallest p of n splits is 2 / 2^n: 2 / 1024 x 25 comparisons = 0.0488.
+    assert wilcoxon_can_reject(10, 25)
+    assert not wilcoxon_can_reject(10, 26)
+    assert wilcoxon_can_reject(6, 1)
+    assert not wilcoxon_can_reject(5, 1)
 
 
-def test_cliques_are_maximal_runs() -> None:
-    ranking = average_ranks([[4, 3, 2, 1]] * 20, list("abcd"))
-    assert ranking.critical_difference == pytest.approx(1.049, abs=0.01)
-    assert ranking.cliques() == [(0, 1), (1, 2), (2, 3)]
+def test_a_rank_diagram_marks_who_is_not_told_apart_from_the_best() -> None:
+    rng = np.random.default_rng(0)
+    scores = 60 + rng.normal(size=(10, 1)) + 0.5 * rng.normal(size=(10, 4))
+    scores += np.array([9.0, 0.0, 9.2, 5.0])
+    ranking = average_ranks(scores, list("abcd"))
+    assert set(ranking.names[:2]) == {"a", "c"}
+    assert ranking.names[2:] == ("d", "b")
+    assert {ranking.best, *ranking.tied} == {"a", "c"}
+    assert ranking.runs() == [(0, 1)]
+    assert ranking.test.startswith("Wilcoxon")
+    # Which other methods are in the picture changes no verdict here.
+    fewer = average_ranks(scores[:, [0, 2]], ["a", "c"])
+    assert (fewer.best, fewer.tied) == (ranking.best, ranking.tied)
+    # Neighbours in rank need not be neighbours in the verdict.
+    apart = replace(ranking, names=("a", "b", "c", "d"), best="a", tied=("c",))
+    assert apart.runs() == [(0, 0), (2, 2)]
+    assert replace(ranking, tied=()).runs() == []
 
 
 def test_interval_is_students_of_split_means() -> None:

@@ -34,6 +34,15 @@ def by_sklearn(rule: str, base: Any, new: Any) -> Any:
     """The same rules in scikit-learn; `scale` and `minmax` see all entries as one feature."""
     if rule == "none":
         return new
+    if rule == "by-width":
+        narrow = base.shape[1] < 6
+        found = by_sklearn("standard" if narrow else "root+standard+unit", base, new)
+        return found / base.shape[1] ** 0.5 if narrow else found
+    if rule == "natural":
+        dense = "root+standard+unit" if base.min() >= 0 else "standard+unit"
+        narrow = base.shape[1] < 6
+        found = by_sklearn("standard" if narrow else dense, base, new)
+        return found / base.shape[1] ** 0.5 if narrow else found
     if rule == "minmax":
         fitted = MinMaxScaler().fit(base.reshape(-1, 1))
         return fitted.transform(new.reshape(-1, 1)).reshape(new.shape)
@@ -44,13 +53,22 @@ def by_sklearn(rule: str, base: Any, new: Any) -> Any:
     root = FunctionTransformer(lambda rows: np.sign(rows) * np.abs(rows) ** 0.5)
     steps = {
         "root+unit": [root, Normalizer()],
-        "natural": [*([root] if base.min() >= 0 else []), StandardScaler(), Normalizer()],
         "root+standard+unit": [root, StandardScaler(), Normalizer()],
         "standard": [StandardScaler()],
         "unit": [Normalizer()],
         "standard+unit": [StandardScaler(), Normalizer()],
     }[rule]
     return make_pipeline(*steps).fit(base).transform(new)
+
+
+@pytest.mark.parametrize("width", [1, 5, 6, 9])
+def test_by_width_keeps_what_narrow_views_say(width: int) -> None:
+    base, new = np.random.default_rng(width).gamma(2.0, size=(2, 30, width))
+    found = scaled(new, "by-width", base)
+    wanted = by_sklearn("standard", base, new) / width**0.5
+    if width >= 6:
+        wanted = by_sklearn("root+standard+unit", base, new)
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize("rule", SCALINGS)
@@ -146,9 +164,9 @@ def test_a_view_that_the_base_set_lacks_is_neither_shifted_nor_stretched(rule: s
     fitted = fit_scaling(base, rule)
     new = MultiViewData({"a": block(2), "b": block(3, width=2)})
     wanted = new.view("b")
-    if fitted.rooted:
+    if fitted.rooted("b"):
         wanted = np.sign(wanted) * np.sqrt(np.abs(wanted))
-    wanted = Normalizer().transform(wanted) if fitted.unit else wanted
+    wanted = Normalizer().transform(wanted) if fitted.unit_rows("b") else wanted
     np.testing.assert_allclose(fitted.transform(new, np.float64).view("b"), wanted)
 
 
@@ -207,12 +225,12 @@ def test_scaling_is_learnt_from_base_classes_only(rule: str) -> None:
 def test_natural_scaling_of_every_view() -> None:
     rng = np.random.default_rng(0)
     words = rng.poisson(0.2, size=(40, 30)).astype(float)
-    histogram, signal = rng.random((40, 5)), rng.normal(size=(40, 4))
+    histogram, signal = rng.random((40, 7)), rng.normal(size=(40, 8))
     rules = natural_rules(MultiViewData({"words": words, "histogram": histogram}))
     assert rules == {"words": "root+unit", "histogram": "root+standard+unit"}
     mixed = MultiViewData({"words": words, "histogram": histogram, "signal": signal})
     fitted = fit_scaling(mixed, "natural")
-    assert fitted.rooted == ("words",)
+    assert [view for view in mixed.view_names if fitted.rooted(view)] == ["words"]
     for view, rule in (("words", "root+unit"), ("histogram", "standard+unit")):
         alone = fit_scaling(mixed.select_views([view]), rule)
         np.testing.assert_array_equal(

@@ -47,7 +47,7 @@ def methods(
         _one(name)
         return
     header = (
-        "method", "class", "transductive", "base classes", "missing views", "assumes balance",
+        "method", "class", "queries together", "base classes", "missing views", "assumes balance",
         "random draws", "trained", "version", "what it is",
     )  # fmt: skip
     # Where methods are loaded already, some may have been added by hand.
@@ -68,7 +68,7 @@ def _lines() -> Lines:
             [
                 known,
                 factory.__name__,
-                _yes(tags.transductive),
+                method.queries_together,
                 _use_of_base(method),
                 "handles" if tags.handles_missing else "padded",
                 "partly" if 0 < tags.assumes_balance < 1 else _yes(tags.assumes_balance == 1),

@@ -33,8 +33,8 @@ def run(
     methods: Annotated[
         str, typer.Option(help="Methods, as for 'fewview bench'; 'all' adds the slow ones.")
     ] = METHODS,
-    splits: Annotated[int, typer.Option(help="Number of class splits.")] = 5,
-    episodes: Annotated[int, typer.Option(help="Episodes per class split.")] = 10,
+    splits: Annotated[int, typer.Option(help="Number of class splits.")] = 10,
+    episodes: Annotated[int, typer.Option(help="Episodes per class split.")] = 5,
     jobs: Annotated[
         int | None, typer.Option(help="Number of processes. Default: one per core, at most 4.")
     ] = None,
@@ -42,7 +42,7 @@ def run(
     """Benchmark every kind of method on the embedded digits over missing rates 0 to 0.5.
 
     Prints a table and saves a report (one HTML page), an accuracy-against-missing-rate plot (PNG
-    and SVG), the numbers (JSON) and the store in the output folder. Takes about half a minute on
+    and SVG), the numbers (JSON) and the store in the output folder. Takes about a minute on
     two cores; a second run finds its results in the store.
     """
     from pathlib import Path

@@ -33,7 +33,7 @@ EPISODE_COLUMNS = (
 )  # fmt: skip
 COMPARE_COLUMNS = (
     "dataset", "eta", "one", "two", "difference", "low", "high", "wins", "losses", "n_splits",
-    "p_t", "p_wilcoxon", "p_t_holm", "p_wilcoxon_holm",
+    "p_t", "p_wilcoxon", "p_t_holm", "p_wilcoxon_holm", "test", "p",
 )  # fmt: skip
 # What fits on a page: LaTeX and Markdown tables have these unless --columns says otherwise.
 PAGE_COLUMNS = (
@@ -57,7 +57,7 @@ LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUM
     "fewview results --where dataset=digits --format csv --output out.csv", "export",
     "fewview results --level cell --format json", "one row per class split",
     "fewview results --where eta=0.5 --compare", "paired tests and average ranks",
-    "fewview results --diagram ranks.svg", "critical-difference diagram",
+    "fewview results --diagram ranks.svg", "average ranks, and who is not told apart from the best",
     "fewview results demo/results.sqlite --check", "is every stored result what was written?",
 )  # fmt: skip
 def results(
@@ -255,24 +255,25 @@ def _compare(
     for number, ranked in enumerate(rankings, start=1):
         ranking, several = ranked.ranking, len(rankings) > 1
         if diagram is not None:
-            from fewview.drawing._charts import critical_difference_diagram, save_figure
+            from fewview.drawing._charts import rank_diagram, save_figure
 
             path = Path(diagram)
             path = path.with_stem(f"{path.stem}-{number}") if several else path
-            for file in save_figure(critical_difference_diagram(ranking, ranked.unit), path):
+            for file in save_figure(rank_diagram(ranking, ranked.unit), path):
                 about = f" ({ranked.title})" if several else ""
                 print(f"written: {file}{about}", file=sys.stderr)
         if not quiet:
             friedman = ranking.p_friedman  # not defined for two methods
-            test = "" if friedman != friedman else f", Friedman p {friedman:.2g}"
+            test = "" if friedman != friedman else f" (Friedman p {friedman:.2g})"
+            told = f"not told apart from {ranking.best}: {', '.join(ranking.tied) or 'none'}"
             print(
                 (f"{ranked.title}: " if several else "")
-                + f"average ranks over {ranking.n_blocks} {ranked.unit} (critical difference "
-                f"{ranking.critical_difference:.2f}{test}): "
+                + f"average ranks over {ranking.n_blocks} {ranked.unit}{test}: "
                 + ", ".join(
                     f"{name} {value:.2f}"
                     for name, value in zip(ranking.names, ranking.ranks, strict=True)
-                ),
+                )
+                + f"; {told}, by {ranking.test}",
                 file=sys.stderr,
             )
         if ranked.left_out:

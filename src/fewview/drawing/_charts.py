@@ -255,17 +255,16 @@ def rows_chart(
     across: Scale,
     *,
     joins: Sequence[tuple[int, int]] = (),
-    span: float | None = None,
-    span_name: str = "",
+    above: str = "",
 ) -> Figure:
     """Draw one row per method, with a marker at the `y` of its one point.
 
-    Rows from a first to a last one are joined by a thick line at the right: not told apart. A span
-    is drawn above the rows as a yardstick.
+    Rows from a first to a last one are joined by a thick line at the right, and words `above` the
+    rows say what that means.
     """
-    top = 34.0 if span is not None else 12.0
+    top = 24.0 if above else 12.0
     left = min(max(7.0 * max(len(one.name) for one in series) + 14.0, 70.0), 200.0)
-    right = WIDTH - 60.0 - 9.0 * len(joins)
+    right = WIDTH - 60.0 - 9.0 * bool(joins)
     bottom = top + 20.0 * len(series)
     figure = _paper(WIDTH, bottom + 40.0)
     axes = _axes(figure, (left, top, right, bottom), across, None)
@@ -283,15 +282,11 @@ def rows_chart(
               gid=_piece("mark", k, plain, "on"), **plain.mark())  # fmt: skip
         _write(figure, left - 8, y, _short(one.name, 25), ha="right")
         _write(figure, right + 10, y, f"{point.y:.2f}")
-    for k, (first, last) in enumerate(joins):
+    for first, last in joins:
         ends = [top + 20.0 * (first + 0.2), top + 20.0 * (last + 0.8)]
-        _line(figure, [right + 50.0 + 9.0 * k] * 2, ends, color=INK, linewidth=4)
-    if span is not None:
-        low, high = across.ends
-        end = min(left + span / (high - low) * (right - left), WIDTH - 14.0)
-        _line(figure, [left, left, left, end, end, end], [20, 28, 24, 24, 20, 28], color=INK,
-              linewidth=1.5)  # fmt: skip
-        _write(figure, max(min(left, WIDTH - 6.6 * len(span_name)), 0.0), 9, span_name)
+        _line(figure, [right + 50.0] * 2, ends, color=INK, linewidth=4)
+    if above:
+        _write(figure, WIDTH - 8.0, 9, above, ha="right")
     return figure
 
 
@@ -445,10 +440,10 @@ def accuracy_curves(rows: Sequence[Row], title: str | None = None) -> Figure:
     return figure
 
 
-def critical_difference_diagram(
+def rank_diagram(
     ranking: Ranking, blocks: str = "blocks", known: dict[str, Look] | None = None
 ) -> Figure:
-    """Draw average ranks, best first; bars at the right join methods not told apart.
+    """Draw average ranks; bars at the right mark the best method and who is not told apart from it.
 
     `blocks` says what was ranked; `known` are looks that are settled already.
     """
@@ -459,13 +454,14 @@ def critical_difference_diagram(
         for name, rank in zip(ranking.names, ranking.ranks, strict=True)
     ]
     name = f"average rank over {ranking.n_blocks} {blocks} (1 is best)"
-    difference, step = ranking.critical_difference, -(-count // 8)
+    step = -(-count // 8)
     return rows_chart(
         series,
         Scale(name, 1.0, float(max(count, 2)), ticks=tuple(range(step, count + 1, step))),
-        joins=ranking.cliques(),
-        span=difference,
-        span_name=f"critical difference {difference:.2f} (Nemenyi's test at {ranking.alpha:g})",
+        joins=ranking.runs(),
+        above=f"bars: not told apart from {_short(ranking.best, 25)}"
+        if ranking.tied
+        else f"{_short(ranking.best, 25)} is told apart from all others",
     )
 
 

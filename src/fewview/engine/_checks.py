@@ -272,12 +272,13 @@ def _expect_message(error: FewviewError, what: str) -> None:
     assert str(error), f"{what}: the error has no message"
 
 
-def _split(case: Case) -> tuple[MultiViewData, MultiViewData]:
+def _split(case: Case, gaps: bool = True) -> tuple[MultiViewData, MultiViewData]:
     """Two supports and six queries of each of three novel classes, some views missing."""
     data = case.novel[case.novel.codes < WAY]
-    mask = np.ones((len(data), len(WIDTHS)), dtype=bool)
-    mask[1::4, 0] = mask[2::4, 1] = mask[3::6, 2] = False
-    data = data.with_mask(mask)
+    if gaps:
+        mask = np.ones((len(data), len(WIDTHS)), dtype=bool)
+        mask[1::4, 0] = mask[2::4, 1] = mask[3::6, 2] = False
+        data = data.with_mask(mask)
     rank = np.array([np.sum(data.codes[:row] == code) for row, code in enumerate(data.codes)])
     return data[rank < 2], data[(rank >= 2) & (rank < 8)]
 
@@ -317,6 +318,29 @@ def check_sample_order(case: Case) -> None:
         lambda batch: _picked(batch, "query", queries),
         lambda out: out[:, queries.argsort()],
     )
+
+
+def check_constant_features(case: Case) -> None:
+    """In float32, features that never vary do no harm: the order of queries still tells nothing.
+
+    Filled gaps and means differ from them in their last digits, and dividing by that is noise.
+    """
+    if not case.method.tags.deterministic:
+        return
+
+    def widened(data: MultiViewData) -> MultiViewData:
+        more = np.tile([0.3, 0.3, 1e3], (len(data), 1))
+        return MultiViewData(
+            {view: np.hstack([block, more]) for view, block in data.views.items()}, data.labels
+        )
+
+    wide = replace(case, base=widened(case.base), novel=widened(case.novel))
+    method, prepared, batch = wide.setting(case.task(), method=case.variant(dtype="float32"))
+    queries = _order(batch.n_query)
+    before = _probabilities(method, prepared, batch)
+    after = _probabilities(method, prepared, _picked(batch, "query", queries))
+    what = "queries in another order, in float32 with features that never vary"
+    _expect_close(after[:, queries.argsort()], before, 0.01, what)
 
 
 def check_task_order(case: Case) -> None:
@@ -485,19 +509,69 @@ def check_side_effects(case: Case) -> None:
         assert torch.equal(first, again), "the same batch twice differs"
 
 
-def check_transductive(case: Case) -> None:
-    """Without the tag, a query of a complete task is answered whatever the others are."""
-    tags = case.method.tags
-    if tags.transductive or not tags.deterministic:
+def check_one_by_one(case: Case) -> None:
+    """Who does not declare to look at queries together says the same to each one alone.
+
+    With gaps too: filling them from the queries is looking at them (`queries_together`).
+    """
+    if case.method.queries_together != "-":
         return
-    method, prepared, batch = case.setting(case.task(eta=0.0))
-    others = _picked(batch.tasks(_order(batch.n_tasks)), "query", slice(1, None))
-    first = _picked(batch, "query", slice(0, 1))
-    query = tuple(torch.cat(pair, dim=1) for pair in zip(first.query, others.query, strict=True))
-    found = _probabilities(method, prepared, replace(batch, query=query))[:, 0]
-    wanted = _probabilities(method, prepared, batch)[:, 0]
-    what = "other queries beside it, which needs the tag transductive"
-    _expect_close(found, wanted, case.tolerance, what)
+    for eta in (0.0, 0.3):
+        method, prepared, batch = case.setting(case.task(eta=eta))
+        together = _probabilities(method, prepared, batch)
+        rows = torch.arange(batch.n_query)
+        for index in range(min(batch.n_tasks, 4)):
+            alone = batch.tasks([index]).one_by_one(rows)
+            _expect_close(
+                _probabilities(method, prepared, alone)[:, 0],
+                together[index],
+                case.tolerance,
+                f"queries one by one with {100 * eta:.0f} % of the views missing, which needs the "
+                "tag transductive (or a padding that does not look at queries)",
+            )
+
+
+def check_order_of_samples(case: Case) -> None:
+    """Through `fit` and `predict_proba`, the order of rows and the names of classes tell nothing.
+
+    Random draws included: they are keyed by what the samples are.
+    """
+    support, query = _split(case)
+    clf = case.variant(base=case.base).fit(support)
+    before = torch.from_numpy(clf.predict_proba(query))
+    turned, mixed = _order(len(support)).numpy(), _order(len(query)).numpy()
+    after = case.variant(base=case.base).fit(support[turned]).predict_proba(query[mixed])
+    after = after[np.argsort(mixed)]
+    _expect_close(torch.from_numpy(after), before, case.tolerance, "rows in another order")
+    other = dict(zip(NOVEL_CLASSES, ("z", "y", "x", "w"), strict=True))
+    assert support.labels is not None
+    renamed = support.with_labels([other[label] for label in support.labels.tolist()])
+    after = case.variant(base=case.base).fit(renamed).predict_proba(query)[:, ::-1].copy()
+    # Sums over classes are taken in another order, which training makes more of.
+    loose = 0.05 if case.method.tags.trained else max(case.tolerance, 1e-6)
+    _expect_close(torch.from_numpy(after), before, loose, "classes renamed")
+
+
+def check_unrelated_query(case: Case) -> None:
+    """A query that shares no view with any support gets equal probabilities, and a warning.
+
+    Unless the method declares that a base set tells it how views go together (`bridges_views`).
+    """
+    support, query = _split(case, gaps=False)
+    last = np.arange(len(WIDTHS)) == len(WIDTHS) - 1
+    support = support.with_mask(np.tile(~last, (len(support), 1)))
+    only_last = (np.arange(len(query)) < 2)[:, None]
+    query = query.with_mask(last | ~only_last)
+    knows = case.method.tags.bridges_views
+    clf = case.variant(base=case.base).fit(support)
+    for ask in (clf.predict_proba, clf.proba_alone):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = ask(query)
+        assert any("share no view" in str(one.message) for one in caught), "no warning is given"
+        even = bool(np.allclose(found[:2], 1 / WAY, atol=1e-9))
+        assert even or knows, "a query that shares no view with any support has unequal chances"
+        assert not np.allclose(found[2:], 1 / WAY), "others have equal chances too"
 
 
 def check_prepare_depends_on(case: Case) -> None:

@@ -29,16 +29,18 @@ from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._memory import LRUCache, cached
 from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
-from fewview.numerics._padding import KEEPING, PADDINGS, pad
+from fewview.numerics._padding import FROM_QUERIES, KEEPING, PADDINGS, pad
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
 from fewview.samples._scaling import SCALINGS, ViewScaling, fit_scaling
 
 # What `--tune` tries, beside a method's own settings.
 TUNED: dict[str, tuple[Any, ...]] = {
-    "scaling": ("scale", "standard", "standard+unit", "root+standard+unit"),
+    "scaling": ("scale", "standard", "standard+unit", "by-width"),
     "padding": ("episode", "zero"),
 }
+# The same for methods that answer queries one by one: no filling that looks at the others.
+INDUCTIVE: dict[str, tuple[Any, ...]] = {**TUNED, "padding": ("support", "base", "zero")}
 
 
 class Contract(Parameters, ABC):
@@ -100,6 +102,22 @@ class Contract(Parameters, ABC):
         if not self.max_memory > 0:
             raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
         _ = self.torch_device  # an impossible device is an error now, not when it is used
+
+    @property
+    def queries_together(self) -> str:
+        """Whether answers depend on the other queries: "yes", "by padding", or "-" where not.
+
+        With these parameters: a method that takes queries one by one is still told something about
+        the others where gaps are filled from them.
+        """
+        if self.tags.transductive and getattr(self, "transductive", True):
+            return "yes"
+        return "by padding" if self.pads_from_queries else "-"
+
+    @property
+    def pads_from_queries(self) -> bool:
+        """Whether gaps are filled from the queries of the task."""
+        return self.padding in FROM_QUERIES and not self.tags.handles_missing
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Working memory of one task; sets the batch size. Depends on shapes only."""
@@ -253,7 +271,7 @@ class Contract(Parameters, ABC):
         )
         merged = {
             name: getattr(prepared.scaling, name) | getattr(scaling, name)
-            for name in ("shift", "factor", "means")
+            for name in ("shift", "factor", "rules", "means")
         }
         before = prepared.reference
         reference = MultiViewData.unchecked(

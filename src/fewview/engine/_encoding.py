@@ -95,11 +95,7 @@ class Writer:
 
     def prepared(self, prepared: Prepared, where: str) -> Document:
         """Scaling, means and state."""
-        scaling = {
-            "rule": prepared.scaling.rule,
-            "unit": bool(prepared.scaling.unit),
-            "rooted": list(prepared.scaling.rooted),
-        }
+        scaling = {"rule": prepared.scaling.rule, "rules": prepared.scaling.rules}
         for name in ("shift", "factor", "means"):
             blocks = getattr(prepared.scaling, name)
             scaling[name] = {v: self.array(x, f"{where}.{name}.{v}") for v, x in blocks.items()}
@@ -214,10 +210,8 @@ class Reader:
             if list(found) != list(dims) or not all(fits):
                 raise FewviewError("the scaling does not fit the views")
             parts.append(found)
-        # Files of earlier versions took roots of all views or of none.
-        every = list(dims) if scaling["rule"].startswith("root+") else []
-        rooted = scaling.get("rooted", every)
-        if not set(rooted) <= set(dims):
+        rules = scaling.get("rules", {})  # files of earlier versions have one for all views
+        if not (rules.keys() <= dims.keys() and set(rules.values()) <= set(SCALINGS)):
             raise FewviewError("the scaling does not fit the views")
         # Files of earlier versions know nothing of empty cells.
         cells = {view: self.array(item, "f") for view, item in scaling.get("means", {}).items()}
@@ -231,9 +225,7 @@ class Reader:
             raise FewviewError("the state is no state of a method")
         blocks = {view: np.zeros((0, width), dtype=np.float32) for view, width in dims.items()}
         return Prepared(
-            scaling=ViewScaling(
-                scaling["rule"], parts[0], parts[1], scaling["unit"], tuple(rooted), cells
-            ),
+            scaling=ViewScaling(scaling["rule"], parts[0], parts[1], rules, cells),
             base_means=means,
             state=state,
             reference=MultiViewData(blocks, columns=value["columns"]).with_kinds(

@@ -70,6 +70,22 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def rearranged(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Explanation:
+        """The same with query n in row `rows[n]` and class c in column `columns[c]` until now."""
+        class_of = np.argsort(columns)
+        without = self.decided_without[rows]
+        return replace(
+            self,
+            scores=self.scores[rows][:, columns],
+            contributions=self.contributions[rows][..., columns],
+            without=self.without[rows][..., columns],
+            decided=class_of[self.decided[rows]],
+            decided_without=np.where(without < 0, -1, class_of[without]),
+            uncertainty=self.uncertainty[columns] if self.uncertainty.size else self.uncertainty,
+            neighbours=tuple(self.neighbours[row] for row in rows) if self.neighbours else (),
+            together=self.together[rows][:, columns] if self.together.size else self.together,
+        )
+
     @property
     def runner_up(self) -> NDArray[np.int64]:
         """The second best class, as position, [n_query]."""

@@ -38,6 +38,7 @@ from fewview.engine._rejection import (
     usual_thresholds,
     with_label,
 )
+from fewview.engine._reservoir import row_keys
 from fewview.engine._saving import read_file, write_file
 from fewview.engine._state import Prepared
 from fewview.engine._streaming import BaseStream
@@ -61,6 +62,7 @@ CHANGED = 0.22
 # Fewer queries per class tell little about all that.
 FEWEST_PER_CLASS = 5
 Self = TypeVar("Self", bound="Method")
+IntArray = NDArray[np.intp]
 
 
 class _Learnt:
@@ -241,6 +243,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 "supports are of one class only; at least two are needed (use partial_fit to give "
                 "them one after the other)"
             )
+        support = in_order(support)
         with self._seeded(fresh=not isinstance(self.base, FittedBase)):
             prepared = self._prepared_for(support)
         return self._take(support, self.with_new_views(prepared, support))
@@ -266,6 +269,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             strange = set(support.classes.tolist()) - set(np.asarray(classes).tolist())
             if strange:
                 raise FewviewError(f"label {next(iter(strange))!r} is not among the given classes")
+        support = in_order(support)
         with self._seeded():
             prepared = known or self._prepared_for(support)
         return self._take(support, prepared)
@@ -362,10 +366,10 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                 FewviewWarning,
                 stacklevel=3,
             )
-        batch = self.task_batch(query)
+        batch, rows, columns = self._asked(query)
         scores = self.score_batch(batch, self.prepared_)[0]
-        self._warn_of_queries(batch, scores)
-        return scores.cpu()
+        self._warn_of_queries(batch, scores, columns)
+        return self._even_where_unrelated(batch, scores).cpu()[rows][:, columns]
 
     def task_batch(self, query: MultiViewData) -> EpisodeBatch:
         """The supports given to `fit` and some queries as one scaled task on the device."""
@@ -385,10 +389,46 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             view_names=known.view_names,
         )
 
+    def _asked(self, query: MultiViewData) -> tuple[EpisodeBatch, IntArray, IntArray]:
+        """`task_batch` with queries and classes in an order that follows from content alone.
+
+        So neither the order of rows nor names of classes tell a method anything. With it come the
+        row of every query, and the column of every class in `classes_`.
+        """
+        order = content_order(query)
+        batch = self.task_batch(query[order])
+        _, first = np.unique(self.support_.codes, return_index=True)
+        columns = np.argsort(np.argsort(first))
+        labels = torch.from_numpy(columns).to(self.torch_device)[batch.support_labels]
+        return replace(batch, support_labels=labels), np.argsort(order), columns
+
     @property
     def looks_together(self) -> bool:
         """Whether answers to queries depend on the other queries, with these parameters."""
-        return self.tags.transductive and getattr(self, "transductive", True)
+        return self.queries_together == "yes"
+
+    def _even_where_unrelated(self, batch: EpisodeBatch, scores: Tensor) -> Tensor:
+        """Equal scores [n_query, way] for queries that share no view with any support.
+
+        Whatever a method says of them comes from how gaps are filled, unless a base set has told
+        it how views go together.
+        """
+        lost = ~(batch.query_mask & batch.support_mask.any(1, keepdim=True)).any(-1)[0]
+        if not bool(lost.any()):
+            return scores
+        knows = self.tags.bridges_views and self.base is not None
+        warnings.warn(
+            f"{int(lost.sum())} of {len(lost)} queries share no view with any support; "
+            + (
+                "their answers rest on what the base set tells of how views go together"
+                if knows
+                else "all classes are equally probable for them, and the first one is predicted; "
+                "give supports that have these views"
+            ),
+            FewviewWarning,
+            stacklevel=4,
+        )
+        return scores if knows else torch.where(lost[:, None], 0.0, scores)
 
     def _scores_alone(self, batch: EpisodeBatch) -> Tensor | None:
         """Scores of the queries of one task, each by itself, where there is a quick way."""
@@ -396,7 +436,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             found = self.scores_alone(batch, self.prepared_.state)
         return None if found is None else found[0]
 
-    def _warn_of_queries(self, batch: EpisodeBatch, scores: Tensor) -> None:
+    def _warn_of_queries(self, batch: EpisodeBatch, scores: Tensor, columns: IntArray) -> None:
         """Warn where queries look unbalanced to who wants balance, or together say much else."""
         if not self.looks_together or batch.n_query < FEWEST_PER_CLASS * batch.way:
             return  # alone anyway, or too few to tell
@@ -419,7 +459,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                     f"alone, and alone its answers are {100 * float(lost):.0f} points less probable"
                 )
         if pull and float((shares - 1 / batch.way).abs().sum()) / 2 > limit:
-            text = ", ".join(f"{100 * share:.0f} %" for share in shares[:10].tolist())
+            text = ", ".join(
+                f"{100 * share:.0f} %" for share in shares.cpu()[columns][:10].tolist()
+            )
             wants = "assumes" if pull == 1 else "pulls towards"
             said.insert(
                 0,
@@ -452,7 +494,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             >>> clf.proba_alone([[8.0], [7.0], [1.0]]).shape
             (3, 2)
         """
-        batch = self.task_batch(self._queries(X))
+        batch, places, columns = self._asked(self._queries(X))
         if not batch.n_query:
             return np.zeros((0, batch.way))
         scores = self._scores_alone(batch)
@@ -462,7 +504,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             rows = torch.arange(batch.n_query, device=batch.device)
             parts = (batch.one_by_one(rows[k : k + size]) for k in range(0, len(rows), size))
             scores = torch.cat([self.score_batch(part, self.prepared_) for part in parts])[:, 0]
-        return torch.softmax(scores.to(torch.float64), dim=-1).cpu().numpy()
+        scores = self._even_where_unrelated(batch, scores).cpu()[places][:, columns]
+        return torch.softmax(scores.to(torch.float64), dim=-1).numpy()
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities of queries, [n_query, way], columns as in `classes_`."""
@@ -603,7 +646,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             'cat'
         """
         query = self._queries(X)
-        found = self.explain_batch(self.task_batch(query), self.prepared_)
+        batch, rows, columns = self._asked(query)
+        found = self.explain_batch(batch, self.prepared_).rearranged(rows, columns)
         names = self._base_classes()
         return replace(
             found,
@@ -736,6 +780,19 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.non_deterministic = not self.tags.deterministic
         return tags
+
+
+def content_order(data: MultiViewData) -> IntArray:
+    """An order of samples that depends on what they are, not on how they came."""
+    with np.errstate(over="ignore"):
+        blocks = {v: data.view(v).astype(np.float32) + 0.0 for v in sorted(data.view_names)}
+    mask = data.select_views(list(blocks)).mask
+    return np.argsort(row_keys(MultiViewData.unchecked(blocks, mask)), kind="stable")
+
+
+def in_order(support: MultiViewData) -> MultiViewData:
+    """Supports as methods get them: draws are keyed by position, which follows from content."""
+    return support[content_order(support)]
 
 
 def compare_alone(alone: Tensor, together: Tensor) -> tuple[Tensor, Tensor]:

@@ -68,7 +68,7 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         Example:
             >>> from fewview import Proto
             >>> Proto().key()
-            'dtype=float32,padding=episode,random_state=0,scaling=scale'
+            'dtype=float32,padding=zero,random_state=0,scaling=by-width'
         """
         return joined(self.described())
 

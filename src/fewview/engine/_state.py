@@ -23,7 +23,7 @@ class Tags:
     """What a method is and needs, declared honestly.
 
     Attributes:
-        transductive: looks at all queries of a task together.
+        transductive: looks at all queries of a task together, however gaps are filled.
         needs_base: cannot work without a base set.
         handles_missing: gets the batch with its gaps; otherwise views are padded before.
         assumes_balance: uses that every class has the same number of queries; a number between 0
@@ -36,6 +36,8 @@ class Tags:
             otherwise they are filled with the means of their columns in the base set.
         learns_novel: learns beforehand from samples of the novel classes without their labels,
             those of other tasks and the queries to come among them; base classes are not used.
+        bridges_views: learns from a base set how views go together, so that it can answer a query
+            that shares no view with any support.
     """
 
     transductive: bool = False
@@ -48,6 +50,7 @@ class Tags:
     prepare_depends_on: tuple[str, ...] = ()
     learns_novel: bool = False
     reads_empty_cells: bool = False
+    bridges_views: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from fewview.results._comparing import compare
 from fewview.samples._data import MultiViewData
 
 # What a practitioner would do without this package.
-PLAIN = ("concat-logistic", "concat-hgb")
+PLAIN = ("concat-logistic", "concat-nn", "concat-hgb")
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ class Grid:
         dtype: `"float32"` or `"float64"`.
         tune: choose every method's declared settings on base classes.
         data_dir: folder of data files.
+        keep_probabilities: keep what was said of every query too, for metrics to come.
 
     Example:
         >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=2)
@@ -83,6 +84,7 @@ class Grid:
     dtype: str = "float32"
     tune: bool = False
     data_dir: str | None = None
+    keep_probabilities: bool = False
 
     def __post_init__(self) -> None:
         if not self.datasets:

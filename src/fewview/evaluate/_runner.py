@@ -79,7 +79,7 @@ def run(
     if path != MEMORY and os.path.exists(path):
         # What is damaged is told below, by whoever computes it again.
         with Store(path, write=False, on_damage=lambda _: None) as reader:
-            results = reader.get([cell.hash for cell in unique])
+            results = _usable(reader, unique, grid)
         if len(results) == len(unique):
             told.planned(len(unique), len(unique), 0)
             told.close()
@@ -87,9 +87,11 @@ def run(
     tell = told.message
     with Store(path, wait=wait_for_store, on_wait=tell, on_damage=tell) as writer:
         # Whoever held the lock may have computed some of these cells meanwhile.
-        results = writer.get([cell.hash for cell in unique])
+        results = _usable(writer, unique, grid)
         missing = [cell for cell in unique if cell.hash not in results]
-        stale = len(writer.known_identities({cell.identity for cell in missing}))
+        here = writer.present([cell.hash for cell in missing])  # without their probabilities
+        older = {cell.identity for cell in missing if cell.hash not in here}
+        stale = len(writer.known_identities(older))
         told.planned(len(unique), len(results), stale)
         failures: list[tuple[Cell, str]] = []
         reused = len(results)
@@ -113,6 +115,15 @@ def run(
                 for key, choice in event.choices.items():
                     writer.add_choice(key, choice)
     return Outcome(tuple(cells), results, len(results) - reused, reused, stale, tuple(failures))
+
+
+def _usable(store: Store, cells: list[Cell], grid: Grid) -> dict[str, Result]:
+    """Results that need not be computed again: with probabilities where these are to be kept."""
+    found = store.get([cell.hash for cell in cells])
+    if not grid.keep_probabilities:
+        return found
+    kept = store.have_answers(found)
+    return {key: result for key, result in found.items() if key in kept}
 
 
 def make_executor(jobs: int = 1, cluster: str | None = None) -> Executor:

@@ -37,7 +37,7 @@ from fewview.evaluate._tuning import choose
 from fewview.ground._errors import FewviewError
 from fewview.ground._memory import LRUCache
 from fewview.results._cells import Cell, Result, content_hash
-from fewview.results._metrics import EpisodeMetrics, join, measure
+from fewview.results._metrics import Answers, EpisodeMetrics, join, measure
 from fewview.samples._data import MultiViewData
 
 # Fields of a cell that are those of its task.
@@ -82,7 +82,10 @@ class Workbench:
             method, chosen, seconds_base = self._tuned(cell, method, base, task)
         prepared = method.prepare_for(base, novel, task)
         sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
-        metrics, seconds = score(method, novel, sampler.draw(cell.start, cell.stop), prepared)
+        episodes = sampler.draw(cell.start, cell.stop)
+        metrics, seconds, answers = score(
+            method, novel, episodes, prepared, self.grid.keep_probabilities
+        )
         return Result(
             cell=cell,
             metrics=metrics,
@@ -92,6 +95,7 @@ class Workbench:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             host=platform.node(),
             versions=versions(),
+            answers=answers,
         )
 
     def attempt(self, cell: Cell) -> Event:
@@ -149,16 +153,23 @@ def choice_key(cell: Cell) -> str:
 
 
 def score(
-    method: Method, data: MultiViewData, episodes: Episodes, prepared: Prepared
-) -> tuple[EpisodeMetrics, float]:
-    """Score episodes batch by batch; keep their metrics and the seconds that scoring took."""
+    method: Method,
+    data: MultiViewData,
+    episodes: Episodes,
+    prepared: Prepared,
+    keep: bool = False,
+) -> tuple[EpisodeMetrics, float, Answers | None]:
+    """Score episodes batch by batch: their metrics, the seconds, and if wanted all answers."""
     kept_tensors(method, data, prepared)  # scaling is not scoring
-    parts, seconds, begin = [], 0.0, perf_counter()
+    parts, said, seconds, begin = [], [], 0.0, perf_counter()
     for some, scores in method.score_in_batches(data, episodes, prepared):
         seconds += perf_counter() - begin
         parts.append(measure(scores.numpy(), some.query_labels))
+        if keep:
+            said.append(torch.log_softmax(scores.double(), dim=-1).float())
         begin = perf_counter()
-    return join(parts), seconds
+    answers = Answers(torch.cat(said).numpy(), episodes.query_labels) if keep else None
+    return join(parts), seconds, answers
 
 
 def versions() -> str:

@@ -95,8 +95,8 @@ BENCH = {
     "seed": Option("Another seed gives other episodes.", int, 0),
     "scaling": Option(
         "For every method: scale, minmax, standard, unit, root+unit, standard+unit, "
-        "root+standard+unit, natural (by what the entries of a view are), none, or 'paper' (per "
-        "method as in the paper). A parameter typed with a method wins."
+        "root+standard+unit, by-width, natural (by what the entries of a view are), none, or "
+        "'paper' (per method as in the paper). A parameter typed with a method wins."
     ),
     "padding": Option(
         "How missing views are filled for methods that need it, and for those that can have gaps "
@@ -116,6 +116,11 @@ BENCH = {
         "$FEWVIEW_STORE, else results.sqlite in the user's cache folder."
     ),
     "tune": Option("Choose every method's settings on base classes.", bool),
+    "keep_probabilities": Option(
+        "Keep the probabilities of every query in the store too, so that a new metric needs no new "
+        "run; cells that were stored without them are computed again.",
+        bool,
+    ),
     "open_set": Option(
         "Half of the classes of a task have no supports: how well are their queries found? Reports "
         "AUROC and precision at recall 0.9; results are not stored.",

@@ -28,6 +28,7 @@ CATALOGUE = {
     "completer": "completer",
     "concat-hgb": "concat",
     "concat-logistic": "concat",
+    "concat-nn": "concat",
     "cpm": "cpm",
     "cpm-gan": "cpm",
     "icmsc": "icmsc",

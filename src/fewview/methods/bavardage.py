@@ -16,7 +16,7 @@ from fewview.engine._state import State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
+from fewview.numerics._distances import centred_unit_rows, class_means, isometric, squared_distances
 from fewview.samples._data import MultiViewData
 
 
@@ -114,6 +114,7 @@ class Bavardage(Method):
         ['x', 'y']
     """
 
+    scaling: str = "by-width"
     temperature: float = 10.0
     n_iter_start: int = 5
     precision: float | None = None
@@ -155,7 +156,7 @@ class Bavardage(Method):
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Log-responsibilities after the last round."""
         assert isinstance(state, WithinClass)
-        support, query = (unit_rows(part - state.mean) for part in batch.concatenated())
+        support, query = (centred_unit_rows(part, state.mean) for part in batch.concatenated())
         members = batch.one_hot()
         whitened = isometric(state.whiten(support), state.whiten(query))
         support, query = isometric(support, query)

@@ -61,6 +61,7 @@ class BDCSPN(Method):
         ['x', 'y', 'x', 'y']
     """
 
+    scaling: str = "by-width"
     sharpness: float = 10.0
     n_pseudo: int = 0
 

@@ -22,6 +22,7 @@ from fewview.methods.ptmap import PTMAP
 from fewview.methods.rfs import RFS
 from fewview.methods.ugda._ugda import UGDA
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._padding import FROM_QUERIES
 from fewview.samples._data import MultiViewData
 
 
@@ -33,8 +34,12 @@ class CombinedState(State):
     head: State
 
 
-@register("ptmap+ugda", head=PTMAP(power="signed"))
-@register("rfs+ugda", head=RFS(), anchor_weight=None)
+# What parts say of scaling is not used; it is written down because it is in the key of a result.
+UNUSED: dict[str, Any] = {"scaling": "scale", "padding": "episode"}
+
+
+@register("ptmap+ugda", head=PTMAP(power="signed", **UNUSED))
+@register("rfs+ugda", head=RFS(**UNUSED), anchor_weight=None)
 class Combined(Method):
     """Classify with `head` in the space of `source`.
 
@@ -58,8 +63,9 @@ class Combined(Method):
         (30,)
     """
 
-    source: Any = field(default_factory=UGDA, kw_only=False)
-    head: Any = field(default_factory=lambda: PTMAP(power="signed"))
+    scaling: str = "by-width"
+    source: Any = field(default_factory=lambda: UGDA(scaling="scale"), kw_only=False)
+    head: Any = field(default_factory=lambda: PTMAP(power="signed", **UNUSED))
     anchor_weight: float | None = 1.0
     rectified: bool = False
 
@@ -74,7 +80,13 @@ class Combined(Method):
             deterministic=self.source.tags.deterministic and head.deterministic,
             iterative=True,
             trained=self.source.tags.trained or head.trained,
+            bridges_views=self.source.tags.bridges_views,
         )
+
+    @property
+    def pads_from_queries(self) -> bool:
+        """As the source fills gaps, which UGDA does in views that no base class has."""
+        return self.source.padding in FROM_QUERIES
 
     def validate(self) -> None:
         """Check both parts."""

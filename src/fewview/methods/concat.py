@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -34,7 +35,9 @@ from fewview.numerics._batch import EpisodeBatch, ViewTensors
 from fewview.numerics._distances import partial_distances
 from fewview.samples._data import MultiViewData
 
-IMPUTATIONS = ("mean", "zero", "knn", "none")
+IMPUTATIONS = ("mean", "base", "zero", "knn", "none")
+# What is best for plain classifiers on base classes of the development sets.
+IMPUTED = {"scaling": "by-width", "impute": "knn"}
 # Trees that may split so few samples at all: every leaf one sample, no early stopping. Every split
 # sees a twentieth of the features: one support per class is told apart by any feature, and a
 # single tree would look at few of them.
@@ -139,8 +142,9 @@ def nearest_mean(donor: Tensor, has: Tensor, distances: Tensor, count: int) -> T
     return weights @ donor / weights.sum(-1, keepdim=True).clamp(min=1)
 
 
+@register("concat-nn", estimator=KNeighborsClassifier(n_neighbors=1), **IMPUTED)
 @register("concat-hgb", estimator=BOOSTING, impute="none")
-@register("concat-logistic", estimator=LogisticRegression(max_iter=1000))
+@register("concat-logistic", estimator=LogisticRegression(max_iter=1000), **IMPUTED)
 class Concat(Method):
     """A scikit-learn classifier fitted to the concatenated, imputed supports of every task.
 
@@ -151,9 +155,10 @@ class Concat(Method):
     Args:
         estimator: any scikit-learn classifier; logistic regression when None.
         impute: how missing views are filled: `"mean"` (of the supports that have the view, else of
-            the base set), `"zero"`, `"knn"` (mean of the view over the nearest base samples, or
-            supports without a base set, by partial distance), or `"none"` (NaN is passed through,
-            for classifiers that accept it).
+            the base set), `"base"` (of the base set, or without one of the supports), `"zero"`,
+            `"knn"` (mean of the view over the nearest base samples, or supports without a base
+            set, by partial distance), or `"none"` (NaN is passed through, for classifiers that
+            accept it).
         n_neighbors: of `"knn"`.
 
     Example:
@@ -170,7 +175,10 @@ class Concat(Method):
 
     version: ClassVar[int] = 2
     tags: ClassVar[Tags] = Tags(handles_missing=True, deterministic=False)
-    tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "impute": ("mean", "knn")}
+    tune_grid: ClassVar[dict[str, Any]] = {
+        "scaling": TUNED["scaling"],
+        "impute": ("mean", "base", "knn"),
+    }
 
     def validate(self) -> None:
         """Check the imputation and that the estimator is a classifier."""
@@ -220,7 +228,9 @@ class Concat(Method):
             donor, has = donors[view], donor_mask[..., view]
             if self.impute == "knn":
                 fill = nearest_mean(donor, has, distances, self.n_neighbors)
-            elif self.impute == "mean":
+            elif self.impute == "base" and base is not None and bool(base.mask[:, view].any()):
+                fill = base.mean(view).expand(len(mask), 1, -1)
+            elif self.impute in ("mean", "base"):
                 count, last = has.sum(1)[:, None], 0.0 if base is None else base.mean(view)
                 fill = torch.where(count > 0, donor.sum(1) / count.clamp(min=1), last)[:, None]
             else:

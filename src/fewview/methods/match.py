@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED
+from fewview.engine._contract import INDUCTIVE
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
@@ -43,9 +43,11 @@ class Match(Method):
         ['x']
     """
 
+    scaling: str = "standard"
+    padding: str = "base"
     temperature: float = 10.0
 
-    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "temperature": (1.0, 10.0, 30.0)}
+    tune_grid: ClassVar[dict[str, Any]] = {**INDUCTIVE, "temperature": (1.0, 10.0, 30.0)}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
 
     def validate(self) -> None:

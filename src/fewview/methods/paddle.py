@@ -13,7 +13,7 @@ from fewview.engine._parameters import choose
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, isometric, squared_distances
+from fewview.numerics._distances import class_means, isometric, rounding, squared_distances
 
 RESCALINGS = ("minmax", "none")
 AUTHORS_WIDTH = 512  # of ResNet-18 features
@@ -83,10 +83,12 @@ class Paddle(Method):
         ['x', 'x', 'x', 'y']
     """
 
+    scaling: str = "by-width"
     penalty: float = 1.0
     rescale: str = "minmax"
     n_iter: int = 1000
 
+    version: ClassVar[int] = 2
     tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
     tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "rescale": RESCALINGS}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
@@ -101,8 +103,11 @@ class Paddle(Method):
         support, query = batch.concatenated()
         members = batch.one_hot()
         if self.rescale == "minmax":
-            spread = query.amax(1, keepdim=True) - query.amin(1, keepdim=True)
-            spread = torch.where(spread > 0, spread, 1.0)
+            low, high = query.amin(1, keepdim=True), query.amax(1, keepdim=True)
+            spread = high - low
+            # A feature that is the same in all queries varies by rounding once gaps were filled.
+            varies = spread > rounding(query) * torch.maximum(low.abs(), high.abs())
+            spread = torch.where(varies, spread, 1.0)
             factor = (AUTHORS_WIDTH / query.shape[2]) ** 0.5 / spread
             support, query = support * factor, query * factor
         if batch.n_query == 1:

@@ -40,6 +40,7 @@ class PartialNN(Method):
         ['dog', 'cat']
     """
 
+    scaling: str = "by-width"
     weighting: str = "view"
     temperature: float = 10.0
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fewview.engine._contract import TUNED
+from fewview.engine._contract import INDUCTIVE
 from fewview.engine._method import Method
 from fewview.engine._registry import register
 from fewview.engine._state import State
@@ -19,8 +19,8 @@ class Proto(Method):
     """Nearest class mean by squared Euclidean distance.
 
     Views are padded, scaled and put side by side; nothing is learnt from base classes. The score
-    of class c is minus the squared distance of the query to the mean of the supports of c. Note
-    that the padding `episode` takes means over the queries too.
+    of class c is minus the squared distance of the query to the mean of the supports of c. With
+    the padding `episode`, which takes means over the queries too, it is not inductive.
 
     Example:
         >>> import numpy as np
@@ -30,7 +30,10 @@ class Proto(Method):
         ['dog', 'cat']
     """
 
-    tune_grid = TUNED
+    scaling: str = "by-width"
+    padding: str = "zero"
+
+    tune_grid = INDUCTIVE
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:

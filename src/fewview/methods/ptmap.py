@@ -14,6 +14,7 @@ from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import (
+    centred_unit_rows,
     class_means,
     isometric,
     overall_mean,
@@ -96,6 +97,7 @@ class PTMAP(Method):
         ['x', 'y', 'x', 'y']
     """
 
+    scaling: str = "standard+unit"
     power: str = "relu"
     regularisation: float = 10.0
     step: float = 0.2
@@ -130,4 +132,4 @@ class PTMAP(Method):
         support, query = unit_rows(support), unit_rows(query)
         support_mean = overall_mean(support, members)
         query_mean = query.mean(1, keepdim=True) if batch.n_query > 1 else support_mean
-        return unit_rows(support - support_mean), unit_rows(query - query_mean)
+        return centred_unit_rows(support, support_mean), centred_unit_rows(query, query_mean)

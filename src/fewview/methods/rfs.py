@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED
+from fewview.engine._contract import INDUCTIVE
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
@@ -65,10 +65,12 @@ class RFS(Method):
         ['x']
     """
 
+    scaling: str = "standard"
+    padding: str = "base"
     C: float = 1.0
 
     tags: ClassVar[Tags] = Tags(iterative=True)
-    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "C": (1.0, 10.0, 100.0)}
+    tune_grid: ClassVar[dict[str, Any]] = {**INDUCTIVE, "C": (1.0, 10.0, 100.0)}
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
 
     def validate(self) -> None:

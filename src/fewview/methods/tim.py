@@ -106,7 +106,7 @@ def alternate(
     return centres, q
 
 
-@register("tim-adm", solver="adm")
+@register("tim-adm", solver="adm", scaling="by-width")
 @register("tim")
 class TIM(Method):
     """Centres that fit the supports and make the queries' labels informative.

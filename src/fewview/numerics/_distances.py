@@ -9,11 +9,27 @@ from torch import Tensor
 
 from fewview.numerics._batch import EpisodeBatch
 
+ROUNDING = 64  # last places
+
 
 def unit_rows(features: Tensor) -> Tensor:
     """Scale rows [..., width] to unit length; all-zero rows stay zero."""
     length: Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
     return features / length.clamp(min=1e-12)
+
+
+def centred_unit_rows(features: Tensor, middle: Tensor) -> Tensor:
+    """`unit_rows` of what is left without the middle; zero where that is rounding only."""
+    rest = features - middle
+    size = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+    length = torch.linalg.vector_norm(rest, dim=-1, keepdim=True)
+    varies = length > rounding(features) * size
+    return torch.where(varies, rest / length.clamp(min=1e-12), 0.0)
+
+
+def rounding(features: Tensor) -> float:
+    """Differences that are smaller, relative to what was subtracted, say nothing."""
+    return ROUNDING * torch.finfo(features.dtype).eps
 
 
 def isometric(support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,8 +115,9 @@ def partial_distances(
         # Shifted to a common middle, which keeps rounding at the size of the spread.
         middle = b.mean(1, keepdim=True)
         a, b = a - middle, b - middle
-        squares = (a * a).sum(-1)[..., None] + (b * b).sum(-1)[:, None]
-        squares = (squares - 2 * a @ b.transpose(1, 2)).clamp(min=0)
+        sizes = (a * a).sum(-1)[..., None] + (b * b).sum(-1)[:, None]
+        squares = sizes - 2 * a @ b.transpose(1, 2)
+        squares = torch.where(squares > rounding(squares) * sizes, squares, 0.0)
         both = (left_mask[..., view, None] & right_mask[:, None, :, view]).to(squares)
         width = a.shape[-1]
         total = total + both * squares * (1.0 if weighting == "feature" else 1.0 / width)

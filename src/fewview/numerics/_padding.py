@@ -18,6 +18,8 @@ from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means
 
 PADDINGS = ("episode", "zero", "support", "base")
+# Those that look at the queries of the task: an answer then depends on what else is asked.
+FROM_QUERIES = ("episode",)
 # For methods that handle gaps: all of them stay, or those that no support of the class can fill.
 KEEPING = ("none", "class")
 
@@ -30,11 +32,11 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
 
     - `"episode"`: the mean of view v over the supports and queries that have it;
     - `"zero"`: zeros, the mean of a view under the scaling `scale`;
-    - `"support"`: the mean over the supports that have it, else `"episode"`;
-    - `"base"`: the mean over the base set.
+    - `"support"`: the mean over the supports that have it;
+    - `"base"`: the mean over the base set, or without one over the supports that have it.
 
-    Where nobody in the episode has the view, the base mean [width] of the view is taken, or zeros
-    without a base set.
+    Where nobody among these has the view, the base mean [width] of the view is taken, or zeros
+    without a base set. Only `"episode"` looks at queries.
     """
     if rule not in PADDINGS:
         raise FewviewError(f"padding {rule!r} is not one of {', '.join(PADDINGS)}")
@@ -84,10 +86,8 @@ def _fallback(
         return zeros
     if rule == "base" and base is not None:
         return last
-    support_sum, support_count = (m_s[:, None] @ x_s)[:, 0], m_s.sum(1, keepdim=True)
-    total = support_sum + (m_q[:, None] @ x_q)[:, 0]
-    count = support_count + m_q.sum(1, keepdim=True)
-    out = torch.where(count > 0, total / count.clamp(min=1), last)
-    if rule == "support":
-        out = torch.where(support_count > 0, support_sum / support_count.clamp(min=1), out)
-    return out
+    total, count = (m_s[:, None] @ x_s)[:, 0], m_s.sum(1, keepdim=True)
+    if rule in FROM_QUERIES:
+        total = total + (m_q[:, None] @ x_q)[:, 0]
+        count = count + m_q.sum(1, keepdim=True)
+    return torch.where(count > 0, total / count.clamp(min=1), last)

@@ -164,11 +164,8 @@ def _about(text: str) -> dict[str, Any]:
 def flags_of(method: Method) -> tuple[str, ...]:
     """What people should know of a method, as `FLAGS` say."""
     tags = method.tags
-    together = "yes" if tags.transductive else "-"
-    if not tags.transductive and not tags.handles_missing and method.padding == "episode":
-        together = "by padding"
     balance = "partly" if 0 < tags.assumes_balance < 1 else "yes" if tags.assumes_balance else "-"
-    return together, "yes" if tags.needs_base else "-", balance
+    return method.queries_together, "yes" if tags.needs_base else "-", balance
 
 
 def read_submission(path: str | os.PathLike[str], suite: Suite) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fewview.drawing._charts import (
     Series,
     accuracy_chart,
     chart,
-    critical_difference_diagram,
+    rank_diagram,
     rows_chart,
 )
 from fewview.drawing._looks import Look
@@ -40,7 +40,8 @@ from fewview.report._elements import (
     picture,
     plural,
 )
-from fewview.results._comparing import ALPHA, Panel, Ranked, Winner, rank_panels, winners
+from fewview.results._comparing import Panel, Ranked, Winner, rank_panels, winners
+from fewview.results._intervals import ALPHA
 
 # Methods in colour at first; the others are grey lines until switched on.
 N_SHOWN = 6
@@ -81,7 +82,8 @@ def headline(contents: Contents) -> Section:
     table = Table(
         "Who wins where: the most accurate method at every missing rate, and how far it is ahead "
         "of the second best. Differences are paired over class splits; p and the interval are of "
-        "the paired t test, corrected by Holm's method for all methods compared with the best.",
+        "Wilcoxon's signed-rank test (of the paired t test where splits are too few for it), "
+        "corrected by Holm's method for all methods compared with the best.",
         ("data set", "#missing rate", "best method", "#accuracy (%)", "second best",
          "#ahead by (points)", "#95 % interval", "#splits won", "#p (Holm)", "how sure"),
         [_winner_row(winner) for _, some in found for winner in some],
@@ -99,8 +101,8 @@ def _winner_row(winner: Winner) -> TableRow:
     if pair := winner.pair:
         interval = f"{pair.low:+.1f} to {pair.high:+.1f}" if np.isfinite(pair.low) else "-"
         p = Entry("-")
-        if np.isfinite(pair.p_t_holm):
-            p = Entry(extreme_level(pair.p_t_holm) or f"{pair.p_t_holm:.3f}", pair.p_t_holm)
+        if np.isfinite(pair.p):
+            p = Entry(extreme_level(pair.p) or f"{pair.p:.3f}", pair.p)
         ahead = [f"{pair.difference:+.1f}", interval, f"{pair.wins} of {pair.n_splits}", p]
     if pair is None:
         sure = "no other method"
@@ -127,7 +129,7 @@ def _winner_words(winner: Winner, panel: Panel) -> str:
         return f"{text}. With one {unit} nothing can be said about chance."
     text += (
         f" (95 % interval {pair.low:+.1f} to {pair.high:+.1f}, ahead on {pair.wins} of "
-        f"{pair.n_splits} {unit}s, {level(pair.p_t_holm)})"
+        f"{pair.n_splits} {unit}s, {level(pair.p)})"
     )
     if not winner.tied:
         return f"{text}: told apart from all {winner.n_methods - 1} others."
@@ -362,9 +364,9 @@ def ranks(contents: Contents, looks: Looks) -> Section:
     """Average ranks and which of them can be told apart."""
     parts = [_rank_part(ranked, looks) for ranked in rank_panels(contents.panels)]
     words = (
-        "Rank 1 is the most accurate method of a block; ranks are averaged over blocks. Vertical "
-        "bars at the right join methods that Nemenyi's test at 0.05 does not tell apart: their "
-        "ranks differ by less than the critical difference drawn above."
+        "Rank 1 is the most accurate method of a block; ranks are averaged over blocks. Bars at "
+        "the right mark the method with the best mean and those that are not told apart from it, "
+        "by the test that the headline has too."
     )
     if not parts:
         words = "Ranks need results of at least two methods."
@@ -374,27 +376,23 @@ def ranks(contents: Contents, looks: Looks) -> Section:
 def _rank_part(ranked: Ranked, looks: Looks) -> Section:
     ranking = ranked.ranking
     pairs = zip(ranking.names, ranking.ranks, strict=True)
-    joins = [f"{ranking.names[a]} to {ranking.names[b]}" for a, b in ranking.cliques()]
-    told = f"Not told apart: {'; '.join(joins)}" if joins else "All are told apart"
+    told = f"{ranking.best} is told apart from all others by {ranking.test}"
+    if ranking.tied:
+        told = f"Not told apart from {ranking.best} by {ranking.test}: {listed(ranking.tied)}"
     figure = picture(
-        critical_difference_diagram(ranking, known=looks),
+        rank_diagram(ranking, known=looks),
         "Best method first.",
-        title=f"Critical-difference diagram: {ranked.title}",
+        title=f"Rank diagram: {ranked.title}",
         description=(
             f"Average ranks over {ranking.n_blocks} {ranked.blocks}, best first: "
             + ", ".join(f"{name} {rank:.2f}" for name, rank in pairs)
-            + f". Critical difference {ranking.critical_difference:.2f}. {told}."
+            + f". {told}."
         ),
     )
-    words = [f"Blocks: {ranking.n_blocks} {ranked.blocks}."]
+    words = [f"Blocks: {ranking.n_blocks} {ranked.blocks}. {told}."]
     if np.isfinite(ranking.p_friedman):
         alike = "differ" if ranking.p_friedman < ALPHA else "may all be alike"
         words.append(f"Friedman's test: the methods {alike} ({level(ranking.p_friedman)}).")
-    if ranking.critical_difference >= len(ranking.names) - 1:
-        words.append(
-            "The critical difference is wider than the whole range of ranks: with so few blocks "
-            "no two methods can be told apart by ranks."
-        )
     if ranked.left_out:
         words.append(f"Not ranked, because results are lacking: {listed(ranked.left_out)}.")
     return Section(ranked.title, words, [figure])

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
-from fewview.results._metrics import EpisodeMetrics
+from fewview.results._metrics import Answers, EpisodeMetrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +149,8 @@ class Result:
         created: when, UTC, ISO 8601.
         host: where.
         versions: of Python and libraries, and the number of threads, as JSON.
+        answers: probabilities of every query, where they were to be kept; a store gives them by
+            `Store.answers` alone.
     """
 
     cell: Cell
@@ -159,3 +161,4 @@ class Result:
     created: str = ""
     host: str = ""
     versions: str = "{}"
+    answers: Answers | None = field(default=None, compare=False)

@@ -28,7 +28,6 @@ from fewview.results._intervals import (
 from fewview.results._summaries import best_first, summarise
 
 Unit = TypeVar("Unit", bound=Hashable)
-ALPHA = 0.05
 # What makes tasks of one data set different questions, which are never compared or mixed.
 TASK = (
     "base", "way", "shot", "queries", "query_counts", "missing", "seed", "n_episodes",
@@ -245,7 +244,7 @@ class Winner(Comparison):
     @property
     def clear(self) -> bool:
         """Whether the best is told apart from the second at the usual level."""
-        return self.pair is not None and self.pair.p_t_holm < ALPHA
+        return self.pair is not None and self.pair.told_apart
 
 
 def winners(panel: Panel) -> list[Winner]:
@@ -257,14 +256,14 @@ def winners(panel: Panel) -> list[Winner]:
 
 def _winner(found: Comparison) -> Winner:
     centre = found.means.mean(axis=1)
-    pairs = compare_with_best(found.means, found.names, wilcoxon=False)
+    pairs = compare_with_best(found.means, found.names)
     return Winner(
         **vars(found),
         best=pairs[0].one if pairs else found.names[0],
         accuracy=float(centre.max()),
         second=pairs[0].two if pairs else None,
         pair=pairs[0] if pairs else None,
-        tied=[pair.two for pair in pairs if not pair.p_t_holm < ALPHA],
+        tied=[pair.two for pair in pairs if not pair.told_apart],
         n_splits=found.means.shape[1],
         n_methods=len(found.names),
     )

@@ -16,11 +16,16 @@ from typing import Any
 import numpy as np
 
 from fewview.results._cells import Cell, Result, content_hash
-from fewview.results._metrics import PER_EPISODE, EpisodeMetrics
+from fewview.results._metrics import PER_EPISODE, Answers, EpisodeMetrics
 
 KINDS = {"str": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
 CELL = {item.name: KINDS.get(str(item.type), "TEXT") for item in fields(Cell)}
-EXTRA = {item.name: KINDS[str(item.type)] for item in fields(Result)[2:]}  # not cell, metrics
+# Not what has a table of its own.
+EXTRA = {
+    item.name: KINDS[str(item.type)]
+    for item in fields(Result)
+    if item.name not in ("cell", "metrics", "answers")
+}
 MEANS = dict.fromkeys((*PER_EPISODE, "ece"), "REAL")
 KEYS = {"hash": "TEXT", "identity": "TEXT"}
 ARRAYS = (*PER_EPISODE, "bins")
@@ -74,6 +79,37 @@ def rows_of(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
     row = {name.removeprefix("mean_"): found[name] for name in kinds}
     blobs = {name: found[name] for name in ("hash", *ARRAYS)}
     return row | {"digest": digest}, blobs | {"digest": episodes_digest}
+
+
+def answers_row(result: Result) -> dict[str, Any]:
+    """Row of the table `answers`."""
+    assert result.answers is not None
+    scores = np.ascontiguousarray(result.answers.scores, dtype="<f4")
+    labels = np.ascontiguousarray(result.answers.labels, dtype="<i4")
+    row = {
+        "hash": result.cell.hash,
+        "shape": json.dumps(scores.shape),
+        "scores": scores.tobytes(),
+        "labels": labels.tobytes(),
+    }
+    return row | {"digest": _answers_digest(row)}
+
+
+def answers_from(row: Mapping[str, Any]) -> Answers:
+    """Probabilities and labels of a row of `answers`, if intact."""
+    try:
+        if row["digest"] != _answers_digest(row):
+            raise DamagedRowError("its probabilities have changed")
+        shape = tuple(json.loads(row["shape"]))
+        scores = np.frombuffer(row["scores"], dtype="<f4").reshape(shape)
+        labels = np.frombuffer(row["labels"], dtype="<i4").reshape(shape[:2])
+    except (ValueError, TypeError):
+        raise DamagedRowError("its probabilities cannot be read") from None
+    return Answers(scores, labels.astype(np.int64))
+
+
+def _answers_digest(row: Mapping[str, Any]) -> str:
+    return digest_of([row["hash"], row["shape"]], (row["scores"], row["labels"]))
 
 
 def digests_of(found: Mapping[str, Any]) -> tuple[str, str]:

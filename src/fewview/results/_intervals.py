@@ -168,6 +168,13 @@ def predict_one(values: ArrayLike, number: float, rounding: float = 0.0) -> Pred
     return Prediction(distance, p, float(stdtrit(array.size - 1, 0.975) * error))
 
 
+ALPHA = 0.05
+TESTS = {
+    "wilcoxon": "Wilcoxon's signed-rank test with Holm's correction",
+    "t": "the paired t test with Holm's correction, for want of blocks",
+}
+
+
 @dataclass(frozen=True)
 class PairedComparison:
     """One method against another on the same episodes, class split by class split.
@@ -176,8 +183,9 @@ class PairedComparison:
         one: name of the first method.
         two: name of the second method.
         difference: mean over splits of (one - two).
-        low: lower end of the t interval of the difference, 95 % after Holm's correction: it is
-            above 0 or `high` below exactly where `p_t_holm` is below 0.05. NaN with one split.
+        low: lower end of the interval of the difference that `test` gives, 95 % after Holm's
+            correction: it is above 0 or `high` below exactly where `p` is at most 0.05 (but for
+            ties, by Wilcoxon's test). NaN with one split.
         high: upper end.
         wins: number of splits where `one` is better.
         losses: number of splits where `two` is better.
@@ -186,6 +194,9 @@ class PairedComparison:
         p_wilcoxon: of the Wilcoxon signed-rank test on split means; NaN with one split.
         p_t_holm: `p_t`, corrected for all comparisons made together.
         p_wilcoxon_holm: `p_wilcoxon`, corrected likewise.
+        test: which one decides, `"wilcoxon"` where there are splits enough for it to find
+            anything after the correction, else `"t"`.
+        p: the corrected p-value of that test.
     """
 
     one: str
@@ -200,17 +211,21 @@ class PairedComparison:
     p_wilcoxon: float
     p_t_holm: float
     p_wilcoxon_holm: float
+    test: str
+    p: float
+
+    @property
+    def told_apart(self) -> bool:
+        """The verdict that every table, sentence and diagram gives."""
+        return self.p <= ALPHA
 
 
-def compare_paired(
-    means: ArrayLike, names: Sequence[str], wilcoxon: bool = True
-) -> list[PairedComparison]:
+def compare_paired(means: ArrayLike, names: Sequence[str]) -> list[PairedComparison]:
     """Compare every pair of methods by their means on the same class splits.
 
     Args:
         means: [methods, splits], mean accuracy of every method on every split.
         names: of the methods.
-        wilcoxon: do Wilcoxon's test too, which takes a millisecond per pair; NaN without.
 
     Returns:
         One comparison per pair, in the order of `names`; Holm's correction is over all of them.
@@ -222,12 +237,10 @@ def compare_paired(
     """
     array = _checked(means, names)
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
-    return _compare(array, names, pairs, wilcoxon)
+    return _compare(array, names, pairs)
 
 
-def compare_with_best(
-    means: ArrayLike, names: Sequence[str], wilcoxon: bool = True
-) -> list[PairedComparison]:
+def compare_with_best(means: ArrayLike, names: Sequence[str]) -> list[PairedComparison]:
     """Compare the method with the highest mean with every other one, the second best first.
 
     Holm's correction is over these comparisons alone: with few class splits that over all pairs
@@ -239,7 +252,6 @@ def compare_with_best(
     Args:
         means: [methods, splits], mean accuracy of every method on every split.
         names: of the methods.
-        wilcoxon: do Wilcoxon's test too; NaN without.
 
     Example:
         >>> pairs = compare_with_best([[1, 3, 3], [3, 4, 6], [2, 4, 4]], ["a", "b", "c"])
@@ -249,7 +261,7 @@ def compare_with_best(
     array = _checked(means, names)
     # Equal means differ in their last digits; the first of them counts as the best.
     order = np.argsort(-array.mean(axis=1).round(9), kind="stable").tolist()
-    return _compare(array, names, [(order[0], k) for k in order[1:]] if order else [], wilcoxon)
+    return _compare(array, names, [(order[0], k) for k in order[1:]] if order else [])
 
 
 def _checked(means: ArrayLike, names: Sequence[str]) -> Float64Array:
@@ -260,27 +272,31 @@ def _checked(means: ArrayLike, names: Sequence[str]) -> Float64Array:
 
 
 def _compare(
-    array: Float64Array, names: Sequence[str], pairs: list[tuple[int, int]], wilcoxon: bool
+    array: Float64Array, names: Sequence[str], pairs: list[tuple[int, int]]
 ) -> list[PairedComparison]:
     """Compare some pairs of methods, corrected for all of them together."""
     from scipy.special import stdtrit
-    from scipy.stats import wilcoxon as wilcoxon_test
+    from scipy.stats import wilcoxon
 
     if not pairs:
         return []
     differences = np.stack([array[i] - array[j] for i, j in pairs])
-    p_t = p_w = low = high = np.full(len(pairs), np.nan)
-    if array.shape[1] > 1:
+    n = array.shape[1]
+    p_t = p_w = p_t_holm = p_w_holm = low = high = np.full(len(pairs), np.nan)
+    by_ranks = wilcoxon_can_reject(n, len(pairs))
+    if n > 1:
         p_t = paired_t(differences).p
+        p_w = np.array([wilcoxon(row).pvalue if row.any() else 1.0 for row in differences])
+        p_t_holm, p_w_holm = holm(p_t), holm(p_w)
         # As much surer as the p-value is corrected, so that both give one verdict.
-        certain = 0.05 * np.divide(p_t, holm(p_t), out=np.full(len(pairs), 1.0), where=p_t > 0)
-        n = array.shape[1]
+        p, corrected = (p_w, p_w_holm) if by_ranks else (p_t, p_t_holm)
+        certain = ALPHA * np.divide(p, corrected, out=np.full(len(pairs), 1.0), where=p > 0)
         half = stdtrit(n - 1, 1 - certain / 2) * differences.std(axis=1, ddof=1) / np.sqrt(n)
         centre = differences.mean(axis=1)
         low, high = centre - half, centre + half
-        if wilcoxon:
-            p_w = np.array([wilcoxon_test(row).pvalue if row.any() else 1.0 for row in differences])
-    p_t_holm, p_w_holm = (p if np.isnan(p).any() else holm(p) for p in (p_t, p_w))
+        if by_ranks:
+            ends = [_signed_rank_interval(*one) for one in zip(differences, certain, strict=True)]
+            low, high = np.array(ends).T
     return [
         PairedComparison(
             one=names[i],
@@ -295,9 +311,37 @@ def _compare(
             p_wilcoxon=float(p_w[k]),
             p_t_holm=float(p_t_holm[k]),
             p_wilcoxon_holm=float(p_w_holm[k]),
+            test="wilcoxon" if by_ranks else "t",
+            p=float((p_w_holm if by_ranks else p_t_holm)[k]),
         )
         for k, (i, j) in enumerate(pairs)
     ]
+
+
+def wilcoxon_can_reject(n_splits: int, n_comparisons: int) -> bool:
+    """Whether Wilcoxon's test finds a method that is ahead everywhere, after the correction.
+
+    Its smallest p is 2 / 2^n: 10 class splits are enough for 25 comparisons, 5 for none.
+    """
+    return n_comparisons * 2.0 ** (1 - n_splits) <= ALPHA
+
+
+def _signed_rank_interval(differences: Float64Array, level: float) -> tuple[float, float]:
+    """All shifts of the differences that Wilcoxon's test does not reject at this level.
+
+    Its ends are Walsh averages, counted from both sides by the quantile of the signed-rank
+    statistic (Hollander and Wolfe 1999, section 3.3).
+    """
+    n = len(differences)
+    first, second = np.triu_indices(n)
+    walsh = np.sort((differences[first] + differences[second]) / 2)
+    counts = np.ones(1)
+    for rank in range(1, n + 1):  # in how many ways signs give every sum of ranks
+        counts = np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))
+    below = np.cumsum(counts) / 2.0**n
+    # As many as may be left out on one side; more than none, or nothing could be rejected.
+    out = int(np.searchsorted(below, level / 2 * (1 + 1e-12), side="right"))
+    return float(walsh[max(out - 1, 0)]), float(walsh[len(walsh) - max(out, 1)])
 
 
 class PairedT(NamedTuple):
@@ -330,38 +374,40 @@ class Ranking:
     Attributes:
         names: methods, best first.
         ranks: their average ranks.
-        critical_difference: average ranks that differ by less are not told apart by Nemenyi's
-            test at `alpha`.
+        best: the method with the highest mean, which the others are compared with.
+        tied: methods that are not told apart from it, in the order of `names`.
+        test: what that is decided by, in words.
         p_friedman: of the hypothesis that all methods are alike; NaN where it cannot be tested.
         n_blocks: number of blocks ranked.
-        alpha: level of the test.
     """
 
     names: tuple[str, ...]
     ranks: tuple[float, ...]
-    critical_difference: float
+    best: str
+    tied: tuple[str, ...]
+    test: str
     p_friedman: float
     n_blocks: int
-    alpha: float
 
-    def cliques(self) -> list[tuple[int, int]]:
-        """Longest runs of methods (first, last) that are not told apart, for the diagram."""
-        runs: list[tuple[int, int]] = []
-        for first, rank in enumerate(self.ranks):
-            last = max(k for k, r in enumerate(self.ranks) if r - rank <= self.critical_difference)
-            if last > first and (not runs or last > runs[-1][1]):
-                runs.append((first, last))
-        return runs
+    def runs(self) -> list[tuple[int, int]]:
+        """Runs of neighbours (first, last), the best and those not told apart, for the diagram."""
+        marked = [name == self.best or name in self.tied for name in self.names]
+        out: list[tuple[int, int]] = []
+        for k in (k for k, one in enumerate(marked) if one and self.tied):
+            out = [*out[:-1], (out[-1][0], k)] if out and out[-1][1] == k - 1 else [*out, (k, k)]
+        return out
 
 
-def average_ranks(scores: ArrayLike, names: Sequence[str], alpha: float = 0.05) -> Ranking:
+def average_ranks(scores: ArrayLike, names: Sequence[str]) -> Ranking:
     """Rank methods in every block and average; ties share their ranks.
 
     Args:
         scores: [blocks, methods], higher is better. A block is what is taken to be independent:
             data sets, or the class splits of one data set.
         names: of the methods.
-        alpha: level of Nemenyi's test.
+
+    Whether a method is told apart from the best is decided as everywhere (`compare_with_best`), by
+    Wilcoxon's test where there are blocks enough, so it does not depend on the ranks of others.
 
     Example:
         >>> ranking = average_ranks([[3, 2, 1], [3, 1, 2], [3, 2, 1]], ["a", "b", "c"])
@@ -379,21 +425,14 @@ def average_ranks(scores: ArrayLike, names: Sequence[str], alpha: float = 0.05) 
     p = float("nan")
     if n_methods > 2 and n_blocks > 1 and not (array == array[:, :1]).all():
         p = float(friedmanchisquare(*array.T).pvalue)
+    pairs = compare_with_best(array.T, names)
+    tied = {pair.two for pair in pairs if not pair.told_apart}
     return Ranking(
         names=tuple(names[k] for k in order),
         ranks=tuple(float(ranks[k]) for k in order),
-        critical_difference=critical_difference(n_methods, n_blocks, alpha),
+        best=pairs[0].one if pairs else names[0],
+        tied=tuple(names[k] for k in order if names[k] in tied),
+        test=TESTS[pairs[0].test if pairs else "t"],
         p_friedman=p,
         n_blocks=n_blocks,
-        alpha=alpha,
     )
-
-
-def critical_difference(n_methods: int, n_blocks: int, alpha: float = 0.05) -> float:
-    """Nemenyi's critical difference of average ranks."""
-    from scipy.stats import studentized_range
-
-    if n_methods < 2:
-        return 0.0
-    q = studentized_range.ppf(1.0 - alpha, n_methods, np.inf) / np.sqrt(2.0)
-    return float(q * np.sqrt(n_methods * (n_methods + 1) / (6.0 * n_blocks)))

@@ -50,6 +50,24 @@ class EpisodeMetrics:
         return expected_calibration_error(self.bins)
 
 
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What was said of every query, from which any metric can be computed later.
+
+    Attributes:
+        scores: log-probabilities, float32 [episodes, queries, classes].
+        labels: the true classes, [episodes, queries].
+
+    Example:
+        >>> sure = Answers(np.log([[[0.8, 0.2], [0.6, 0.4]]]), np.array([[0, 1]]))
+        >>> measure(sure.scores, sure.labels).accuracy.tolist()
+        [0.5]
+    """
+
+    scores: NDArray[Any]
+    labels: NDArray[np.int64]
+
+
 PER_EPISODE = tuple(item.name for item in fields(EpisodeMetrics) if item.name != "bins")
 
 

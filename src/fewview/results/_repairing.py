@@ -88,6 +88,9 @@ def _read(path: str) -> tuple[StoreState, list[Result], dict[str, dict[str, Any]
             damages += store.read_all()[1]
             choices, found = store.read_choices()
             damages += found
+            kept, found = store.read_answers()
+            damages += found
+            results = [replace(one, answers=kept.get(one.cell.hash)) for one in results]
         except FewviewError as error:
             damages.append(Damage("file", str(error).removeprefix(f"{path}: ")))
         try:

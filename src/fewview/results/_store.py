@@ -30,6 +30,8 @@ from fewview.results._digests import (
     MEANS,
     Damage,
     DamagedRowError,
+    answers_from,
+    answers_row,
     check_cell,
     digest_of,
     digests_of,
@@ -39,6 +41,8 @@ from fewview.results._digests import (
 
 if TYPE_CHECKING:
     from filelock import FileLock
+
+    from fewview.results._metrics import Answers
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x66657776  # "fewv", so that a foreign SQLite file is recognised
@@ -175,7 +179,14 @@ class Store:
     def add(self, *results: Result) -> None:
         """Write finished cells, in one transaction; the same cell again replaces itself."""
         rows = [rows_of(result) for result in results]
-        self._write(cells=[row for row, _ in rows], episodes=[blobs for _, blobs in rows])
+        kept = [answers_row(result) for result in results if result.answers is not None]
+        if kept:  # made when first needed: most stores have none
+            self.connection.execute(
+                "CREATE TABLE IF NOT EXISTS answers (hash TEXT NOT NULL UNIQUE, shape TEXT NOT "
+                "NULL, scores BLOB NOT NULL, labels BLOB NOT NULL, digest TEXT NOT NULL)"
+            )
+        cells = [row for row, _ in rows]
+        self._write(cells=cells, episodes=[blobs for _, blobs in rows], answers=kept)
 
     def add_choice(self, key: str, choice: dict[str, Any]) -> None:
         """Remember what was chosen on base classes (plain values)."""
@@ -270,6 +281,54 @@ class Store:
     def _matching(self, column: str, values: Iterable[str]) -> set[str]:
         clause, given = _one_of(column, values)
         return {row[0] for row in self._fetch(f"SELECT {column} FROM cells WHERE {clause}", given)}
+
+    def answers(self, hashes: Iterable[str]) -> Iterator[tuple[str, Answers]]:
+        """Give probabilities and labels of every query of these cells, one cell after another.
+
+        Cells whose probabilities were not kept (`bench --keep-probabilities`) are left out.
+
+        Args:
+            hashes: of cells, for instance `result.cell.hash`.
+
+        Example:
+            >>> from fewview.evaluate import Grid, run
+            >>> grid = Grid(datasets=("digits",), methods=("proto",), splits=1, episodes=2,
+            ...             keep_probabilities=True)
+            >>> result, = run(grid).results.values()
+            >>> with Store() as store:
+            ...     store.add(result)
+            ...     [found.scores.shape for _, found in store.answers([result.cell.hash])]
+            [(2, 90, 3)]
+        """
+        damages = []
+        for key in dict.fromkeys(hashes):
+            for row in self._answer_rows("hash = ?", [key]):
+                try:
+                    yield key, answers_from(row)
+                except DamagedRowError as error:
+                    damages.append(Damage(f"cell {key[:12]}", str(error)))
+        self._report(damages)
+
+    def have_answers(self, hashes: Iterable[str]) -> set[str]:
+        """Say for which of these cells intact probabilities are kept."""
+        return {key for key, _ in self.answers(hashes)}
+
+    def read_answers(self) -> tuple[dict[str, Answers], list[Damage]]:
+        """Return all intact probabilities by hash of their cells, and what is damaged."""
+        kept, damages = {}, []
+        for row in self._answer_rows():
+            try:
+                kept[row["hash"]] = answers_from(row)
+            except DamagedRowError as error:
+                damages.append(Damage(f"cell {str(row['hash'])[:12]}", str(error)))
+        return kept, damages
+
+    def _answer_rows(self, where: str = "1", given: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        if not self._columns("answers"):
+            return []
+        names = ("hash", "shape", "scores", "labels", "digest")
+        query = f"SELECT {', '.join(names)} FROM answers WHERE {where}"
+        return [dict(zip(names, row, strict=True)) for row in self._fetch(query, given)]
 
     def get(self, hashes: Iterable[str]) -> dict[str, Result]:
         """Return the results of these cells, by hash; absent ones are left out."""

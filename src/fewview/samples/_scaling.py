@@ -17,17 +17,13 @@ from fewview.ground._checkers import check_word
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
+BY_WIDTH, NATURAL = "by-width", "natural"
 SCALINGS = (
-    "scale",
-    "minmax",
-    "standard",
-    "unit",
-    "root+unit",
-    "standard+unit",
-    "root+standard+unit",
-    "natural",
-    "none",
-)
+    "scale", "minmax", "standard", "unit", "root+unit", "standard+unit", "root+standard+unit",
+    BY_WIDTH, NATURAL, "none",
+)  # fmt: skip
+# Of fewer features, the direction of a row says too little: of one, no more than its sign.
+WIDE = 6
 Float64Array = NDArray[np.float64]
 # A view without negative entries has words or other rare things in it when so many are zero.
 SPARSE = 0.5
@@ -37,16 +33,15 @@ CACHED = 1 << 15
 
 @dataclass(frozen=True)
 class ViewScaling:
-    """A fitted scaling: x -> (x - shift) * factor, then unit rows if `unit`.
+    """A fitted scaling: x -> (x - shift) * factor, then unit rows where the rule ends so.
 
-    Where `rooted`, x is the square root of an entry, with its sign.
+    Where the rule begins with `root`, x is the square root of an entry, with its sign.
 
     Attributes:
         rule: its name, one of `SCALINGS`.
         shift: per view, float64 of shape [] or [width].
         factor: per view, float64 of shape [] or [width].
-        unit: whether rows are brought to unit length afterwards (all-zero rows stay zero).
-        rooted: views that square roots are taken of first.
+        rules: per view, where it is another than that name.
         means: per view, float64 [width]: what empty cells are filled with, before anything else.
             NaN for columns without any value, which say nothing and become the same for all rows.
 
@@ -59,23 +54,31 @@ class ViewScaling:
     rule: str
     shift: dict[str, Float64Array]
     factor: dict[str, Float64Array]
-    unit: bool
-    rooted: tuple[str, ...] = ()
+    rules: dict[str, str] = field(default_factory=dict)
     means: dict[str, Float64Array] = field(default_factory=dict)
+
+    def rooted(self, view: str) -> bool:
+        """Whether square roots are taken first."""
+        return takes_roots(self._rule_of(view))
+
+    def unit_rows(self, view: str) -> bool:
+        """Whether rows are brought to unit length in the end."""
+        return self._rule_of(view).endswith("unit")
+
+    def _rule_of(self, view: str) -> str:
+        return self.rules.get(view, self.rule)
 
     def _fill(self, view: str, rows: NDArray[Any]) -> None:
         """Put means into the empty cells of rows [n, width]; rows of NaN are missing and stay."""
         means = self.means.get(view)
         if means is None:  # learnt by an earlier version
-            means = np.broadcast_to(
-                _unrooted(self.shift[view], view in self.rooted), rows.shape[1:]
-            )
+            means = np.broadcast_to(_unrooted(self.shift[view], self.rooted(view)), rows.shape[1:])
         silent = np.isnan(means)
         empty = np.isnan(rows)
         if not empty.any() and not silent.any():
             return
         gone = empty.all(axis=1)
-        neutral = np.broadcast_to(_unrooted(self.shift[view], view in self.rooted), rows.shape[1:])
+        neutral = np.broadcast_to(_unrooted(self.shift[view], self.rooted(view)), rows.shape[1:])
         np.copyto(rows, means, where=empty)
         rows[:, silent] = neutral[silent]
         rows[gone] = np.nan
@@ -98,11 +101,11 @@ class ViewScaling:
             part = rows[start : start + size].astype(np.float64)
             if not keep_empty:
                 self._fill(view, part)
-            if view in self.rooted:
+            if self.rooted(view):
                 part = signed_root(part)
             part -= self.shift[view]
             part *= self.factor[view]
-            if self.unit:
+            if self.unit_rows(view):
                 # Dividing by the largest entry first keeps the squares from over- and underflowing.
                 known = np.nan_to_num(part) if keep_empty else part
                 largest = np.abs(known).max(axis=-1, keepdims=True)
@@ -140,14 +143,14 @@ class ViewScaling:
                     self._fill(view, whole)
                     rows = rows.copy()
                     rows[odd] = whole
-                if view in self.rooted:  # roots of large numbers differ beyond float32
+                if self.rooted(view):  # roots of large numbers differ beyond float32
                     part[:] = signed_root(rows.astype(np.float64)) - self.shift[view]
                 else:
                     np.subtract(rows, shift, out=part)
                     if needed:
                         part -= rest
                 part *= factor
-                if self.unit:
+                if self.unit_rows(view):
                     norm = np.sqrt(np.einsum("ij,ij->i", part, part))
                     np.divide(part, np.where(norm > 0, norm, 1)[:, None], out=part)
                     # Squares that were lost, or too large: those rows the careful way.
@@ -196,8 +199,10 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
             `"minmax"` (all entries of the view to [0, 1]), `"standard"` (mean 0 and standard
             deviation 1 per feature), `"unit"` (rows to unit length), `"standard+unit"`,
             `"root+unit"` and `"root+standard+unit"` (the same after square roots, which make the
-            long tails of counts, histograms and activations shorter), `"natural"` (one of these
-            for every view, by what its entries are, see `natural_rules`), `"none"`.
+            long tails of counts, histograms and activations shorter), `"by-width"` (the latter for
+            views of six features or more, and for narrower ones `"standard"` over the root of their
+            number, so that rows are about as long), `"natural"` (one of these for every view, by
+            what its entries are, see `natural_rules`), `"none"`.
 
     A constant feature under `standard` is divided by the typical standard deviation of its view,
     so that it stays harmless and the result does not depend on the units of the view. A view that
@@ -211,9 +216,9 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     shift: dict[str, Float64Array] = {}
     factor: dict[str, Float64Array] = {}
     means: dict[str, Float64Array] = {}
-    natural = rule == "natural"
-    rules = natural_rules(data) if natural else dict.fromkeys(data.view_names, rule)
-    rooted = tuple(view for view, own in rules.items() if own.startswith("root+"))
+    rules = {view: rule_for(rule, width) for view, width in data.view_dims.items()}
+    if rule == NATURAL:
+        rules = natural_rules(data)
     for index, (view, block) in enumerate(data.views.items()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
         means[view] = _column_means(rows)
@@ -221,10 +226,24 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
             silent = np.isnan(means[view])
             typical = means[view][~silent].mean()
             rows = np.where(np.isnan(rows), np.where(silent, typical, means[view]), rows)
-        if view in rooted:
+        if takes_roots(rules[view]):
             rows = signed_root(rows)
         shift[view], factor[view] = _fit_view(rows, rules[view].removeprefix("root+"))
-    return ViewScaling(rule, shift, factor, natural or rule.endswith("unit"), rooted, means)
+        if rule in (BY_WIDTH, NATURAL) and rules[view] == "standard" and rows.size:
+            factor[view] = factor[view] / np.sqrt(rows.shape[1])
+    return ViewScaling(rule, shift, factor, rules, means)
+
+
+def rule_for(rule: str, width: int) -> str:
+    """The rule of one view: another for wide and for narrow ones, by `BY_WIDTH`."""
+    if rule != BY_WIDTH:
+        return rule
+    return "root+standard+unit" if width >= WIDE else "standard"
+
+
+def takes_roots(rule: str) -> bool:
+    """Whether a rule begins with square roots."""
+    return rule.startswith("root+")
 
 
 def _column_means(rows: Float64Array) -> Float64Array:
@@ -247,8 +266,9 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
 
     Without negative entries and mostly zeros, as counts of words are: square roots and unit rows;
     dividing by the deviations of rare words would make them what rows differ by. Otherwise
-    standardised columns and unit rows, after square roots where no view has negative entries:
-    histograms and activations have long tails. (Roots of some views and not of others were no
+    standardised columns and unit rows (not of fewer than six features, whose direction says too
+    little), after square roots where no view has negative entries: histograms and activations have
+    long tails. (Roots of some views and not of others were no
     better on base classes, docs/marginal.md.)
     """
     lowest, zeros = {}, {}
@@ -258,10 +278,11 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
         lowest[view] = float(cells.min()) if cells.size else 0.0
         zeros[view] = float(np.mean(cells == 0)) if cells.size else 0.0
     dense = "standard+unit" if min(lowest.values()) < 0 else "root+standard+unit"
-    return {
-        view: "root+unit" if lowest[view] >= 0 and zeros[view] > SPARSE else dense
-        for view in data.view_names
-    }
+    rules = {}
+    for view, width in data.view_dims.items():
+        sparse = lowest[view] >= 0 and zeros[view] > SPARSE
+        rules[view] = "standard" if width < WIDE else "root+unit" if sparse else dense
+    return rules
 
 
 def signed_root(block: NDArray[Any]) -> NDArray[Any]:

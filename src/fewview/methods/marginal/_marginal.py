@@ -192,6 +192,7 @@ class Marginal(Method):
             handles_missing=True,
             assumes_balance=self._pull if self.transductive else 0.0,
             iterative=True,
+            bridges_views=True,
             prepare_depends_on=("way", "shot", "queries", "missing") if chosen else ("way",),
         )
 

@@ -151,6 +151,7 @@ class UGDA(Method):
         (3,)
     """
 
+    scaling: str = "by-width"
     n_neighbors: int = 1
     n_anchors: int = 100
     ridge: float | None = None
@@ -184,6 +185,7 @@ class UGDA(Method):
         assumes_balance=True,
         deterministic=False,
         iterative=True,
+        bridges_views=True,
     )
     tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "n_neighbors": (1, 2)}
 
