@@ -30,14 +30,15 @@ from fewview.paper._recorded import (
     FOLDER,
     IDENTITY,
     RUNS,
+    command_of,
     digest,
     identity,
     not_recorded,
-    options_of,
     read,
     read_json,
     read_rows,
     told,
+    with_short_names,
     write,
 )
 from fewview.paper._studies import Part, Wish, parts_of
@@ -46,11 +47,6 @@ from fewview.results._store import NO_STORE, Store
 from fewview.results._summaries import summarise_planned
 
 ANY_DEVICE = "any"
-# Columns of sheets -> of `fewview bench`.
-SHORT_COLUMNS = {
-    "se": "standard_error", "range_low": "split_low", "range_high": "split_high",
-    "splits": "n_splits", "episodes": "n_episodes",
-}  # fmt: skip
 PLAN_COLUMNS = ("name", "cells", "stored", "left", "what")
 
 
@@ -120,9 +116,7 @@ class Gathered:
         """One row per data set, method and missing rate, as `fewview bench` has them and more."""
         labels = {text: label for label, text in self.part.methods.items()}
         return [
-            row
-            | {short: row[name] for short, name in SHORT_COLUMNS.items()}
-            | {"label": labels.get(row["method"])}
+            with_short_names(row) | {"label": labels.get(row["method"])}
             for row in summarise_planned(self.cells, self.results)
         ]
 
@@ -359,7 +353,7 @@ def _recalled(rows: tuple[Row, ...], runs: Mapping[str, Any]) -> Recalled:
 def record(name: str, wish: Wish, desk: Desk) -> str:
     """Write what the store has of a name into the folder of recorded results; say what was done.
 
-    Only rows all of whose cells are there are recorded.
+    Rows are recorded that have at least half of their class splits; a row tells which.
     """
     reader = replace(desk, compute=False, recorded=False)
     gathered = gather_all(name, wish, reader)
@@ -383,9 +377,8 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
                 continue
             device = " and ".join(sorted({result.cell.device for result in found}))
             versions = _merged({result.versions for result in found})
-            words = ("fewview reproduce NAME --compute", options_of(wish))
             here = device if device in ("cpu", "cuda") else ANY_DEVICE
-            command = " ".join(filter(None, (*words, f"--device {here}")))
+            command = command_of(wish, here)
             run_of_it = {"versions": versions, "device": device, "command": command}
             key = digest(json.dumps(run_of_it, sort_keys=True))
             runs[key] = run_of_it
@@ -521,9 +514,8 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
     lacking: dict[str, tuple[Cell, Grid]] = {}
     for name in names:
         for part in _parts_or_why(name, wish)[0]:
-            cells = planned(part.grid)
-            cells, found = stored(cells, part.grid.device, [desk.path, *desk.others])
-            lacking |= {c.hash: (c, part.grid) for c in cells if c.hash not in found}
+            item = _look_up(part, desk)
+            lacking |= {c.hash: (c, part.grid) for c in item.cells if c.hash not in item.results}
     if not lacking:
         desk.progress.message("all cells are stored, nothing is computed")
         return
