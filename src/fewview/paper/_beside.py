@@ -314,7 +314,12 @@ def _split_rows(
 def _whole(usual: Sequence[Gathered], method: str, eta: float) -> dict[int, float]:
     """Accuracies on the class splits of a table, or none while some are missing."""
     numbers = numbers_of(usual, method, eta)
-    expected = sum(item.part.n_splits for item in usual if method in item.part.methods)
+    # Recorded rows with fewer class splits than others are a part of their own.
+    expected = sum(
+        item.part.n_splits
+        for item in usual
+        if method in item.part.methods and item.row(item.part.methods[method], eta)
+    )
     return numbers if len(numbers) == expected else {}
 
 
@@ -324,14 +329,13 @@ def _judge_splits(
     """How far the likely splits go, and how far from the paper UGDA is with and without them."""
     gaps: dict[str, list[float]] = {"class splits": [], "likely splits": []}
     for (method, eta), number in paper_numbers(name).items():
-        mean = likely.moments(numbers_of(found, method, eta)) if "UGDA" in method else None
-        all_splits = _whole(usual, method, eta) if "UGDA" in method else {}
-        if mean is not None:
-            gaps["likely splits"].append(mean[0] - number.accuracy)
-        if all_splits:
-            gaps["class splits"].append(
-                sum(all_splits.values()) / len(all_splits) - number.accuracy
-            )
+        if "UGDA" not in method:
+            continue
+        moments = likely.moments(numbers_of(found, method, eta))
+        if moments is not None:
+            gaps["likely splits"].append(moments[0] - number.accuracy)
+        if usually := _whole(usual, method, eta):
+            gaps["class splits"].append(sum(usually.values()) / len(usually) - number.accuracy)
     told = [
         f"{sum(values) / len(values):+.1f} over {where} ({len(values)} cells)"
         for where, values in gaps.items()
