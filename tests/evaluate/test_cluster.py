@@ -34,8 +34,6 @@ from fewview.results._cells import Cell, Result
 from fewview.samples import FewviewError, MultiViewData
 
 distributed = pytest.importorskip("distributed", reason="pip install fewview[cluster]")
-# One process of pytest-xdist: the clusters are shared by the tests.
-pytestmark = pytest.mark.xdist_group("cluster")
 
 
 def small(**changes: Any) -> Grid:
