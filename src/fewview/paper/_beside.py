@@ -303,7 +303,9 @@ def _split_rows(
     wide = numbers if method in WEIGHING else {e: _whole(usual, method, e) for e in etas}
     means = {f"{e:g}": sum(row.values()) / len(row) for e, row in wide.items() if row}
     if means:
-        yield {"class_splits": f"mean of {max(map(len, wide.values()))}"} | means
+        counts = [len(row) for row in wide.values() if row]
+        several = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+        yield {"class_splits": f"mean of {several}"} | means
     if method in (*WEIGHING, "UGDA"):
         for split in [s for s in likely.top if any(s in row for row in numbers.values())][:LISTED]:
             novel = " ".join(map(str, class_split(dataset, split).novel))
