@@ -19,6 +19,7 @@ from typing import Any
 
 from fewview._version import __version__
 from fewview.engine._registry import create
+from fewview.engine._trained import TrainedMethod
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress, describe_seconds
@@ -502,7 +503,7 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
 
 PROBE_SECONDS = 15.0  # at most so long are methods timed before a run
 PROBE_EPISODES = 3
-FEW_ITERATIONS = 3
+FEW_ROUNDS = 3
 
 
 def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
@@ -591,18 +592,17 @@ def _probe(
     """Time one small cell per kind of method while there is time, the cheapest first."""
     out: dict[tuple[str, str], tuple[float, float]] = {}
     end = time.monotonic() + PROBE_SECONDS
-    # Training networks to see how long it takes would take too long.
-    plain = [group for group in groups if not create(group[1].partition(":")[0]).tags.trained]
-    plain.sort(key=lambda group: ("=adam" in group[1], sum(known.get(group, (0.0,)))))
+    order = sorted(groups, key=lambda g: (bool(_rounds(g[1])), sum(known.get(g, (0.0,)))))
     # First every kind of method once, then on the other data sets.
-    kinds = {_family(group[1]): group for group in reversed(plain)}
-    places = {(_family(group[1]), group[0]): group for group in reversed(plain)}
+    kinds = {_family(group[1]): group for group in reversed(order)}
+    places = {(_family(group[1]), group[0]): group for group in reversed(order)}
     for group in dict.fromkeys([*reversed(kinds.values()), *reversed(places.values())]):
         if time.monotonic() > end:
             break
         cell, grid = lacking[groups[group][0]]
+        episodes = 1 if "solver=" in group[1] else min(PROBE_EPISODES, grid.episodes)
         few = replace(
-            grid, etas=(cell.eta,), splits=1, episodes=min(PROBE_EPISODES, grid.episodes),
+            grid, etas=(cell.eta,), splits=1, episodes=episodes,
             device="auto" if grid.device == ANY_DEVICE else grid.device,
         )  # fmt: skip
         times = _timed(group[1], few)
@@ -611,21 +611,41 @@ def _probe(
     return out
 
 
+def _rounds(text: str) -> dict[str, tuple[int, ...]]:
+    """What a method repeats, by parameter: iterations of Algorithm 1, or epochs of networks."""
+    method = create(text)
+    source = getattr(method, "source", method)
+    if getattr(source, "solver", "exact") != "exact":
+        return {"n_iter" if source is method else "ugda__n_iter": (source.n_iter,)}
+    if not isinstance(method, TrainedMethod):
+        return {}
+    counts = {name: value for name, value in method.settings().items() if "epochs" in name}
+    return {name: n if isinstance(n, tuple) else (n,) for name, n in counts.items()}
+
+
 def _timed(method: str, grid: Grid) -> tuple[float, float] | None:
-    """Seconds per episode and per preparation; None where the method fails."""
-    if "solver=adam" not in method:
+    """Seconds per episode and per preparation; None where the method fails.
+
+    Of methods that repeat something many times few of these rounds are timed, after one that loads
+    what they need.
+    """
+    rounds = _rounds(method)
+    total = min((count for counts in rounds.values() for count in counts), default=0)
+    if total <= 1 + FEW_ROUNDS:
         return _timed_once(method, grid)
-    # Algorithm 1 is timed for few of its iterations on one task.
-    settings = [text for text in method.split(":") if not text.startswith("n_iter=")]
-    one, few = (
-        _timed_once(":".join([*settings, f"n_iter={count}"]), replace(grid, episodes=1))
-        for count in (1, 1 + FEW_ITERATIONS)
-    )
-    if one is None or few is None:
+    settings = [text for text in method.split(":") if text.partition("=")[0] not in rounds]
+    times = []
+    for few in (1, 1, 1 + FEW_ROUNDS):
+        shares = {name: [max(1, n * few // total) for n in ns] for name, ns in rounds.items()}
+        typed = (f"{name}={'+'.join(map(str, counts))}" for name, counts in shares.items())
+        times.append(_timed_once(":".join([*settings, *typed]), grid))
+    if times[1] is None or times[2] is None:
         return None
-    iterations = int(getattr(create(method), "n_iter", 1))
-    step = max(few[0] - one[0], 0.0) / FEW_ITERATIONS
-    return one[0] + (iterations - 1) * step, one[1]
+    per_episode, base = (
+        one + (total - 1) * max(more - one, 0.0) / FEW_ROUNDS
+        for one, more in zip(times[1], times[2], strict=True)
+    )
+    return per_episode, base
 
 
 def _timed_once(method: str, grid: Grid) -> tuple[float, float] | None:
