@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -592,7 +592,11 @@ def _probe(
     """Time one small cell per kind of method while there is time, the cheapest first."""
     out: dict[tuple[str, str], tuple[float, float]] = {}
     end = time.monotonic() + PROBE_SECONDS
-    order = sorted(groups, key=lambda g: (bool(_rounds(g[1])), sum(known.get(g, (0.0,)))))
+    cheap = sorted(groups, key=lambda group: sum(known.get(group, (0.0,))))
+    # In turns, for what trains or iterates would come too late after all others.
+    slow = [group for group in cheap if _rounds(group[1])]
+    turns = zip_longest((group for group in cheap if group not in slow), slow)
+    order = [group for turn in turns for group in turn if group]
     # First every kind of method once, then on the other data sets.
     kinds = {_family(group[1]): group for group in reversed(order)}
     places = {(_family(group[1]), group[0]): group for group in reversed(order)}
@@ -614,12 +618,11 @@ def _probe(
 def _rounds(text: str) -> dict[str, tuple[int, ...]]:
     """What a method repeats, by parameter: iterations of Algorithm 1, or epochs of networks."""
     method = create(text)
-    source = getattr(method, "source", method)
-    if getattr(source, "solver", "exact") != "exact":
-        return {"n_iter" if source is method else "ugda__n_iter": (source.n_iter,)}
-    if not isinstance(method, TrainedMethod):
-        return {}
-    counts = {name: value for name, value in method.settings().items() if "epochs" in name}
+    if "solver=adam" in text or "solver=reference" in text:
+        ugda: Any = getattr(method, "source", method)
+        return {"n_iter" if ugda is method else "ugda__n_iter": (ugda.n_iter,)}
+    known = method.settings() if isinstance(method, TrainedMethod) else {}
+    counts = {name: n for name, n in known.items() if name in ("epochs", "query_epochs")}
     return {name: n if isinstance(n, tuple) else (n,) for name, n in counts.items()}
 
 
