@@ -241,6 +241,7 @@ def test_an_estimate_comes_before_the_work(tmp_path: Path, monkeypatch: pytest.M
         def message(self, text: str) -> None:
             self.lines.append(text)
 
+    monkeypatch.setattr(compute, "PROBE_SECONDS", 600.0)  # however busy the machine is
     table_of_digits(monkeypatch, {"Proto": "proto", "Match": "match", "CPM": "cpm"})
     heard = Heard()
     desk = Desk(store=str(tmp_path / "a.sqlite"), progress=heard, records=tmp_path / "records")
@@ -264,7 +265,7 @@ def test_an_estimate_comes_before_the_work(tmp_path: Path, monkeypatch: pytest.M
     [
         ("cpm", ("epochs=1:query_epochs=1", "epochs=6:query_epochs=4"), 20),
         ("icmsc", ("epochs=1+3", "epochs=4+12"), 25),
-        ("completer:epochs=50", ("epochs=1", "epochs=4"), 50),
+        ("completer:epochs=50", ("epochs=1:warm_up=0", "epochs=4:warm_up=0"), 50),
         ("ugda:solver=adam", ("n_iter=1", "n_iter=4"), 30),
         ("rfs+ugda:ugda__solver=adam", ("ugda__n_iter=1", "ugda__n_iter=4"), 30),
     ],
@@ -284,17 +285,19 @@ def test_of_what_is_repeated_few_rounds_are_timed(
         (0.5 * many, 7.0)
     )
     one, more = (f"{method.replace(':epochs=50', '')}:{text}" for text in few)
-    assert asked == [one, one, more]
+    assert asked[1:] == [one, more]
+    assert len(set(asked)) == 3
     for text in asked:
         create(text)
 
 
+@pytest.mark.parametrize("recorded_on", ["digits", "another"])
 def test_an_estimate_scales_what_is_recorded(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recorded_on: str, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record("cub", Wish(), desk)
     # As if Match had been recorded as a hundred times slower than Proto, and Proto alone timed.
-    groups = [("digits", "proto"), ("digits", "match")]
+    groups = [("digits", "proto"), (recorded_on, "match")]
     known = dict(zip(groups, ((0.1, 0.0), (10.0, 0.0)), strict=True))
     monkeypatch.setattr(compute, "_recorded_seconds", lambda folder: known)
     monkeypatch.setattr(compute, "_probe", lambda *_: {groups[0]: (0.2, 0.0)})
