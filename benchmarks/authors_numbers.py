@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from common import keep_table, parser, predictions, print_machine, print_table, tasks
 
-from fewview.datasets import get_spec
 from fewview.engine._registry import create
+from fewview.paper._studies import solved_by
 
 # data set, missing rate, class split -> accuracy of the released code
 AUTHORS = {
@@ -41,19 +41,13 @@ def main() -> None:
     print_machine(arguments.device)
     rows = []
     for (name, eta, split), authors in AUTHORS.items():
-        spec = get_spec(name)
         data, base, task, episodes = tasks(
             name, split, eta, 0, arguments.episodes, arguments.data_dir
         )
         for values, settings in VALUES.items():
             for solver in arguments.solvers.split(","):
-                method = create("ugda", solver=solver, device=arguments.device, **settings)
-                if solver != "exact":
-                    method.set_params(
-                        latent_dim=spec.latent_dim,
-                        learning_rate=spec.learning_rate,
-                        tasks_per_batch=spec.tasks_per_batch,
-                    )
+                text = solved_by(solver, "ugda", name)
+                method = create(text, device=arguments.device, **settings)
                 prepared = method.prepare_base(base, task)
                 found = predictions(method, data, prepared, episodes)
                 hits = 100 * (found == episodes.query_labels).mean(1)

@@ -6,8 +6,8 @@ GPU:  python benchmarks/ugda_solvers.py --episodes 400 --device cuda
 
 from common import accuracy, parser, predictions, print_machine, print_table, tasks, timed
 
-from fewview.datasets import get_spec
 from fewview.engine._registry import create
+from fewview.paper._studies import solved_by
 
 
 def main() -> None:
@@ -20,7 +20,6 @@ def main() -> None:
     print_machine(arguments.device)
     rows = []
     for name in arguments.datasets.split(","):
-        spec = get_spec(name)
         seconds: dict[str, float] = {}
         hits: dict[str, float] = {}
         for split in range(arguments.splits):
@@ -28,13 +27,7 @@ def main() -> None:
                 name, split, arguments.eta, 0, arguments.episodes, arguments.data_dir
             )
             for solver in arguments.solvers.split(","):
-                method = create("ugda", solver=solver, device=arguments.device)
-                if solver != "exact":
-                    method.set_params(
-                        latent_dim=spec.latent_dim,
-                        learning_rate=spec.learning_rate,
-                        tasks_per_batch=spec.tasks_per_batch,
-                    )
+                method = create(solved_by(solver, "ugda", name), device=arguments.device)
                 if arguments.max_memory:
                     method.set_params(max_memory=arguments.max_memory)
                 prepared = method.prepare_base(base, task)

@@ -44,7 +44,9 @@ def same_methods() -> Iterator[None]:
     """No test sees a method that another one registered, whatever the order they run in."""
     from fewview.engine import _registry
 
-    before = set(_registry.names())
+    before, own = set(_registry.names()), set(_registry._own)
     yield
     for name in set(_registry.names()) - before:
         del _registry._entries[name]
+    for name in set(_registry._own) - own:
+        del _registry._own[name]

@@ -106,6 +106,11 @@ def matrix(rows: Sequence[dict[str, Any]]) -> str:
         lines.setdefault(label, []).append(entry(row))
     head = ["method", *(f"eta {eta:g}" for eta in etas)]
     body = [[label, *entries] for label, entries in lines.items()]
+    return table_lines(head, body)
+
+
+def table_lines(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of texts."""
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *body])
 
 
@@ -175,9 +180,8 @@ def settings_page(measured: Path = MEASURED) -> str:
     for file in sorted(measured.glob("paper-*.json")):
         kept = json.loads(file.read_text(encoding="utf-8"))
         told = [f"command: {kept['command']}", f"{kept['device']}, {kept['computed']}"]
-        rows = [kept["columns"], ["---"] * len(kept["columns"]), *kept["rows"]]
-        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         notes = [paragraph(note) for note in kept.get("notes", ())]
+        table = table_lines(kept["columns"], kept["rows"])
         parts += [f"## {kept['title']}", paragraphs(told), *notes, table]
     return "\n\n".join(parts) + "\n"
 

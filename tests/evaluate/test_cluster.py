@@ -34,8 +34,6 @@ from fewview.results._cells import Cell, Result
 from fewview.samples import FewviewError, MultiViewData
 
 distributed = pytest.importorskip("distributed", reason="pip install fewview[cluster]")
-# One process of pytest-xdist: the clusters are shared by the tests.
-pytestmark = pytest.mark.xdist_group("cluster")
 
 
 def small(**changes: Any) -> Grid:
@@ -259,14 +257,14 @@ def test_breakdowns_and_errors_are_reported_as_here(
     usual = Proto.scores
 
     def scores(self: Proto, batch: Any, state: Any) -> Any:
-        if self.padding == "zero":
+        if self.padding == "base":
             raise RuntimeError("broken")
         if self.padding == "support":
             raise FewviewError("cannot be done")
         return usual(self, batch, state)
 
     monkeypatch.setattr(Proto, "scores", scores)
-    grid = small(methods="proto:padding=zero,proto")
+    grid = small(methods="proto:padding=base,proto")
     there, here = run(grid, cluster=threads.scheduler_address), run(grid)
     assert sorted(reason for _, reason in there.failures) == ["RuntimeError: broken"] * 4
     assert numbers(there) == numbers(here)

@@ -68,7 +68,12 @@ def test_methods_are_tried_in_the_time_given(tmp_path: Path) -> None:
     parts = divide(table(SIZES))
     advice, remark = choose_method(parts, 0.0, str(tmp_path / "a.sqlite"))
     assert advice is not None
-    assert {row["method"] for row in advice.rows} == {"marginal", "concat-logistic", "concat-hgb"}
+    assert {row["method"] for row in advice.rows} == {
+        "marginal",
+        "concat-logistic",
+        "concat-hgb",
+        "concat-nn",
+    }
     assert remark == "not tried, for want of time: proto, ugda, ptmap, bd-cspn"
     assert all(row["shot"] == 2 and row["way"] == 2 for row in advice.rows)
     text = expectation(advice, parts, 0.9)

@@ -101,14 +101,14 @@ def test_what_an_object_is_called() -> None:
     assert enter(two) == "Concat[SVC]#2"
     assert create("Concat[SVC]#2").estimator.C == 2.5
     assert "Concat[SVC]" not in names()
-    assert expand(["proto,match", Proto(padding="zero")]) == [
-        "proto", "match", "proto[padding=zero]",
+    assert expand(["proto,match", Proto(padding="base")]) == [
+        "proto", "match", "proto[padding=base]",
     ]  # fmt: skip
 
 
 def test_an_object_is_the_same_cell_as_its_text() -> None:
-    texts = plan(small("proto:padding=zero,proto"))
-    objects = plan(small([Proto(padding="zero"), Proto()]))
+    texts = plan(small("proto:padding=base,proto"))
+    objects = plan(small([Proto(padding="base"), Proto()]))
     assert {cell.hash for cell in texts} == {cell.hash for cell in objects}
 
 

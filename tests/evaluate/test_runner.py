@@ -240,7 +240,14 @@ def test_plan_reuses_what_is_prepared() -> None:
 
 def test_only_what_shares_its_learning_is_handed_out_together() -> None:
     """Marginal learns for every rate anew, CPM in every task, COMPLETER once for all rates."""
-    shared, anew = ("proto", "completer:train_on=base"), ("marginal", "cpm", "cpm:train_on=base")
+    shared, anew = (
+        ("proto", "completer:train_on=base"),
+        (
+            "marginal:settings=auto",
+            "cpm",
+            "cpm:train_on=base",
+        ),
+    )
     grid = small(methods=",".join((*shared, *anew)))
     cells = plan(grid)
     pieces = pieces_of(grid, cells, slots=2)
@@ -592,10 +599,10 @@ def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPat
         self: Marginal, base: MultiViewData, task: TaskSpec, frozen: Any = None
     ) -> SettingsChoice:
         scaling = "none" if task.eta else "standard"
-        return SettingsChoice(Settings(scaling=scaling), 1.0, "chosen by the test")
+        return SettingsChoice(Settings(scaling=scaling, balance=0.5), 1.0, "chosen by the test")
 
     monkeypatch.setattr(Marginal, "choose_settings", choose)
-    options = {"methods": "marginal", "splits": 1, "episodes": 6}
+    options = {"methods": "marginal:settings=auto", "splits": 1, "episodes": 6}
     both = rows_of_grid(make_grid(["digits"], eta="0,0.3", **options))
     alone = rows_of_grid(make_grid(["digits"], eta="0.3", **options))
     assert [row["accuracy"] for row in both if row["eta"] == 0.3] == [alone[0]["accuracy"]]
@@ -603,7 +610,7 @@ def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPat
     (text,) = alone[0]["chosen"]
     assert "scaling=none" in text.split(",")
     assert "balance=0.5" in text.split(",")
-    options["methods"] = "marginal:balance=0.5"
+    options["methods"] = "marginal:settings=auto:balance=0.5"
     assert (
         "balance" not in rows_of_grid(make_grid(["digits"], eta="0.3", **options))[0]["chosen"][0]
     )

@@ -22,7 +22,7 @@ def grid(**changes: object):  # type: ignore[no-untyped-def]
 
 def test_present_settings_come_first_and_typed_ones_stay() -> None:
     listed = candidates(create("proto:padding=zero"))
-    assert listed[0] == {"scaling": "scale", "padding": "zero"}
+    assert listed[0] == {"scaling": "by-width", "padding": "zero"}
     assert len(listed) == len({tuple(setting.items()) for setting in listed})
     assert all(set(setting) == {"scaling"} for setting in candidates(create("proto"), ["padding"]))
     assert describe_tuning([]) == ""

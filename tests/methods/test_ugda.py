@@ -864,7 +864,7 @@ def test_no_anchors_no_neighbours_no_terms_is_the_nearest_class_mean() -> None:
     for eta in (0.0, 0.3):
         batch, prepared = easy_batch(method, eta=eta)
         found = torch.softmax(method.score_batch(batch, prepared), dim=-1)
-        proto = create("proto", dtype="float64")
+        proto = create("proto", dtype="float64", padding="episode")
         padded = proto.padded(batch, prepared)
         support, query = padded.concatenated()
         members = batch.one_hot()
@@ -887,7 +887,7 @@ def test_no_neighbours_means_no_anchors() -> None:
 @pytest.mark.parametrize("text", ["ugda:n_anchors=0", "ugda:n_neighbors=0"])
 def test_without_anchors_the_original_embeddings_are_classified(text: str) -> None:
     """As the paper says of its Fig. 7: what Proto does, whatever the base classes are."""
-    method, proto = ugda(text), create("proto", dtype="float64")
+    method, proto = ugda(text), create("proto", dtype="float64", padding="episode")
     batch, prepared = easy_batch(method)
     wanted = proto.score_batch(
         batch, proto.prepare_base(synthetic_data()[0], TaskSpec(way=3, shot=2, queries=5))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fewview.engine._registry import create
+from fewview.evaluate import Grid
 from fewview.ground._errors import FewviewError
 from fewview.paper import _compute as compute
 from fewview.paper._beside import compare
@@ -239,30 +241,63 @@ def test_an_estimate_comes_before_the_work(tmp_path: Path, monkeypatch: pytest.M
         def message(self, text: str) -> None:
             self.lines.append(text)
 
+    monkeypatch.setattr(compute, "PROBE_SECONDS", 600.0)  # however busy the machine is
     table_of_digits(monkeypatch, {"Proto": "proto", "Match": "match", "CPM": "cpm"})
     heard = Heard()
     desk = Desk(store=str(tmp_path / "a.sqlite"), progress=heard, records=tmp_path / "records")
     announce(["cub"], Wish(), desk)
     assert "12 cells to compute" in heard.lines[0]
     assert "estimate: about" in heard.lines[-1]
-    assert "(2 methods timed)" in heard.lines[-1]
-    assert "not counting cpm" in heard.lines[-1]  # networks are not trained to see how long it is
-    assert len(desk.expected) == 8
+    assert "(3 methods timed)" in heard.lines[-1]  # few epochs of the networks are
+    assert "not counting" not in heard.lines[-1]
+    assert len(desk.expected) == 12
     assert all(seconds > 0 for seconds in desk.expected.values())
     table_of_digits(monkeypatch, {"Proto": "proto", "Match": "match"})
     gather_all("cub", Wish(), desk)
     assert "left of all" in heard.lines[-1]
-    assert desk.expected == {}
+    assert len(desk.expected) == 4  # those of CPM, which is no longer in the table
     announce(["cub"], Wish(), desk)
     assert heard.lines[-1] == "all cells are stored, nothing is computed"
 
 
+@pytest.mark.parametrize(
+    ("method", "few", "many"),
+    [
+        ("cpm", ("epochs=1:query_epochs=1", "epochs=6:query_epochs=4"), 20),
+        ("icmsc", ("epochs=1+3", "epochs=4+12"), 25),
+        ("completer:epochs=50", ("epochs=1:warm_up=0", "epochs=4:warm_up=0"), 50),
+        ("ugda:solver=adam", ("n_iter=1", "n_iter=4"), 30),
+        ("rfs+ugda:ugda__solver=adam", ("ugda__n_iter=1", "ugda__n_iter=4"), 30),
+    ],
+)
+def test_of_what_is_repeated_few_rounds_are_timed(
+    method: str, few: tuple[str, str], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def timed_once(text: str, grid: Grid) -> tuple[float, float]:
+        asked.append(text)
+        return (0.5, 7.0) if len(asked) < 3 else (2.0, 7.0)
+
+    monkeypatch.setattr(compute, "_timed_once", timed_once)
+    # Half a second a round, and a preparation that no round makes longer.
+    assert compute._timed(method, Grid(datasets=("digits",), methods=("proto",))) == pytest.approx(
+        (0.5 * many, 7.0)
+    )
+    one, more = (f"{method.replace(':epochs=50', '')}:{text}" for text in few)
+    assert asked[1:] == [one, more]
+    assert len(set(asked)) == 3
+    for text in asked:
+        create(text)
+
+
+@pytest.mark.parametrize("recorded_on", ["digits", "another"])
 def test_an_estimate_scales_what_is_recorded(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recorded_on: str, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record("cub", Wish(), desk)
     # As if Match had been recorded as a hundred times slower than Proto, and Proto alone timed.
-    groups = [("digits", "proto"), ("digits", "match")]
+    groups = [("digits", "proto"), (recorded_on, "match")]
     known = dict(zip(groups, ((0.1, 0.0), (10.0, 0.0)), strict=True))
     monkeypatch.setattr(compute, "_recorded_seconds", lambda folder: known)
     monkeypatch.setattr(compute, "_probe", lambda *_: {groups[0]: (0.2, 0.0)})

@@ -965,14 +965,18 @@ def test_figure6_draws_the_task_of_median_gain(data_dir: Path) -> None:
     assert found.centres["none"].shape[0] == 3
 
 
-def test_figure7(tmp_path: Path) -> None:
-    gathered = [
+def fake_figure7() -> list[Gathered]:
+    """All grids of figure 7, with accuracies that depend on the class split alone."""
+    return [
         fake(part_of(dataset, values, "hyper-parameters", (dataset, panel),
                      (0.3,)), lambda m, eta, split: 50.0 + split)
         for dataset in NEIGHBOURS
         for panel, values in hyper_methods(dataset, True).items()
     ]  # fmt: skip
-    picture = draw_curves("figure7", gathered, Wish(quick=True), "the command")
+
+
+def test_figure7(tmp_path: Path) -> None:
+    picture = draw_curves("figure7", fake_figure7(), Wish(quick=True), "the command")
     check_picture(picture, tmp_path)
     assert len(picture.figure.axes) == 8
     assert {row["parameter"] for row in picture.sheet.rows} == {"iter", "N", "N_F", "k"}
@@ -981,12 +985,7 @@ def test_figure7(tmp_path: Path) -> None:
 
 
 def test_a_figure_says_which_lines_are_missing() -> None:
-    whole = [
-        fake(part_of(dataset, values, "hyper-parameters", (dataset, panel),
-                     (0.3,)), lambda m, eta, split: 50.0 + split)
-        for dataset in NEIGHBOURS
-        for panel, values in hyper_methods(dataset, True).items()
-    ]  # fmt: skip
+    whole = fake_figure7()
     assert not any(
         "missing" in note for note in draw_curves("figure7", whole, Wish(), "x").sheet.notes
     )

@@ -32,6 +32,8 @@ from fewview.report._board import (
     write_submission,
 )
 
+# What the example does, by another name.
+RULE = "proto:scaling=scale:padding=episode"
 DOCS = Path(__file__).parents[2] / "docs"
 METHOD = '''
 from fewview import Method, Tags
@@ -185,7 +187,7 @@ def sent(tiny: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_submission_stands_on_the_board(tiny: Suite, sent: Path, tmp_path: Path) -> None:
-    record_suite(tiny, run_suite(tiny, ["proto"], store="none")[0], tmp_path)
+    record_suite(tiny, run_suite(tiny, [RULE], store="none")[0], tmp_path)
     board = make_board(tiny, tmp_path, [sent])
     mine, proto = sorted(board.lines, key=lambda line: line.label)
     assert (mine.label, mine.submitted, proto.submitted) == ("Mine", True, False)

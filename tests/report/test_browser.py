@@ -17,13 +17,10 @@ from fewview.report._page import write_report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(
-        not BROWSER or not DRIVER,
-        reason="no chromium and chromedriver here: apt-get install chromium chromium-driver",
-    ),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(
+    not BROWSER or not DRIVER,
+    reason="no chromium and chromedriver here: apt-get install chromium chromium-driver",
+)
 PHONE, DESK = 390, 1400
 
 

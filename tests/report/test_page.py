@@ -452,7 +452,7 @@ def planned(command: str) -> Iterator[Cell]:
     assert words[:2] == ["fewview", "bench"]
     group: Any = get_command(app)
     given = group.commands["bench"].make_context("bench", words[2:]).params
-    for name in RUNNING:
+    for name in (*RUNNING, "labels", "key"):
         given.pop(name)
     yield from plan(make_grid(given.pop("datasets"), **given))
 

@@ -296,7 +296,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """Remember supports and what goes with them."""
         self.classes_ = support.classes
         self.prepared_ = prepared
-        self.support_ = support.like(prepared.reference, "support")
+        self.support_ = in_order(support.like(prepared.reference, "support"))
         return self
 
     def _prepared_for(self, support: MultiViewData) -> Prepared:

@@ -250,8 +250,8 @@ def enter(method: Any) -> str:
 
     Example:
         >>> from fewview import Proto
-        >>> enter("proto"), enter(Proto()), enter(Proto(padding="zero"))
-        ('proto', 'proto', 'proto[padding=zero]')
+        >>> enter("proto"), enter(Proto()), enter(Proto(padding="base"))
+        ('proto', 'proto', 'proto[padding=base]')
     """
     if isinstance(method, str):
         return method

@@ -303,7 +303,9 @@ def _split_rows(
     wide = numbers if method in WEIGHING else {e: _whole(usual, method, e) for e in etas}
     means = {f"{e:g}": sum(row.values()) / len(row) for e, row in wide.items() if row}
     if means:
-        yield {"class_splits": f"mean of {max(map(len, wide.values()))}"} | means
+        counts = [len(row) for row in wide.values() if row]
+        several = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+        yield {"class_splits": f"mean of {several}"} | means
     if method in (*WEIGHING, "UGDA"):
         for split in [s for s in likely.top if any(s in row for row in numbers.values())][:LISTED]:
             novel = " ".join(map(str, class_split(dataset, split).novel))
@@ -314,7 +316,12 @@ def _split_rows(
 def _whole(usual: Sequence[Gathered], method: str, eta: float) -> dict[int, float]:
     """Accuracies on the class splits of a table, or none while some are missing."""
     numbers = numbers_of(usual, method, eta)
-    expected = sum(item.part.n_splits for item in usual if method in item.part.methods)
+    # Recorded rows with fewer class splits than others are a part of their own.
+    expected = sum(
+        item.part.n_splits
+        for item in usual
+        if method in item.part.methods and item.row(item.part.methods[method], eta)
+    )
     return numbers if len(numbers) == expected else {}
 
 
@@ -324,14 +331,13 @@ def _judge_splits(
     """How far the likely splits go, and how far from the paper UGDA is with and without them."""
     gaps: dict[str, list[float]] = {"class splits": [], "likely splits": []}
     for (method, eta), number in paper_numbers(name).items():
-        mean = likely.moments(numbers_of(found, method, eta)) if "UGDA" in method else None
-        all_splits = _whole(usual, method, eta) if "UGDA" in method else {}
-        if mean is not None:
-            gaps["likely splits"].append(mean[0] - number.accuracy)
-        if all_splits:
-            gaps["class splits"].append(
-                sum(all_splits.values()) / len(all_splits) - number.accuracy
-            )
+        if "UGDA" not in method:
+            continue
+        moments = likely.moments(numbers_of(found, method, eta))
+        if moments is not None:
+            gaps["likely splits"].append(moments[0] - number.accuracy)
+        if usually := _whole(usual, method, eta):
+            gaps["class splits"].append(sum(usually.values()) / len(usually) - number.accuracy)
     told = [
         f"{sum(values) / len(values):+.1f} over {where} ({len(values)} cells)"
         for where, values in gaps.items()

@@ -224,27 +224,32 @@ class Case:
         """What its rule makes of it."""
         return self.line.rule.weigh(self.values)
 
+    @property
+    def error(self) -> float | None:
+        """Standard error of the mean; None of a single value."""
+        n = len(self.values)
+        return float(self.values.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+
     def text(self) -> str:
         """The case in few words: mean, standard error, test, how many splits."""
-        mean, n = self.values.mean(), len(self.values)
+        mean = self.values.mean()
         value = (
             f"{self.line.label} {mean:+.2f}"
             if self.line.signed
             else f"{self.line.label} {mean:.2f}"
         )
-        if n < 2:
+        if self.error is None:
             return f"{value} (one of the {self.line.unit}: no test)"
-        error = self.values.std(ddof=1) / np.sqrt(n)
-        return f"{value} (se {error:.2f}, {self.weight.words}, {n} {self.line.unit})"
+        how_many = f"{len(self.values)} {self.line.unit}"
+        return f"{value} (se {self.error:.2f}, {self.weight.words}, {how_many})"
 
     def row(self, claim: str) -> Row:
         """The case as a row of numbers."""
-        n = len(self.values)
         return {
             "claim": claim, "case": self.line.label, "mean": float(self.values.mean()),
-            "se": float(self.values.std(ddof=1) / np.sqrt(n)) if n > 1 else None, "n": n,
-            "unit": self.line.unit, "p_as_stated": self.weight.stated,
-            "p_against": self.weight.contrary, "test": self.weight.words,
+            "se": self.error, "n": len(self.values), "unit": self.line.unit,
+            "p_as_stated": self.weight.stated, "p_against": self.weight.contrary,
+            "test": self.weight.words,
         }  # fmt: skip
 
     def plainly(self) -> str:

@@ -10,15 +10,16 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import groupby
+from functools import cached_property, partial
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
 from fewview.engine._registry import create
+from fewview.engine._trained import TrainedMethod
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress, describe_seconds
@@ -30,14 +31,15 @@ from fewview.paper._recorded import (
     FOLDER,
     IDENTITY,
     RUNS,
+    command_of,
     digest,
     identity,
     not_recorded,
-    options_of,
     read,
     read_json,
     read_rows,
     told,
+    with_short_names,
     write,
 )
 from fewview.paper._studies import Part, Wish, parts_of
@@ -46,11 +48,6 @@ from fewview.results._store import NO_STORE, Store
 from fewview.results._summaries import summarise_planned
 
 ANY_DEVICE = "any"
-# Columns of sheets -> of `fewview bench`.
-SHORT_COLUMNS = {
-    "se": "standard_error", "range_low": "split_low", "range_high": "split_high",
-    "splits": "n_splits", "episodes": "n_episodes",
-}  # fmt: skip
 PLAN_COLUMNS = ("name", "cells", "stored", "left", "what")
 
 
@@ -120,9 +117,7 @@ class Gathered:
         """One row per data set, method and missing rate, as `fewview bench` has them and more."""
         labels = {text: label for label, text in self.part.methods.items()}
         return [
-            row
-            | {short: row[name] for short, name in SHORT_COLUMNS.items()}
-            | {"label": labels.get(row["method"])}
+            with_short_names(row) | {"label": labels.get(row["method"])}
             for row in summarise_planned(self.cells, self.results)
         ]
 
@@ -359,7 +354,7 @@ def _recalled(rows: tuple[Row, ...], runs: Mapping[str, Any]) -> Recalled:
 def record(name: str, wish: Wish, desk: Desk) -> str:
     """Write what the store has of a name into the folder of recorded results; say what was done.
 
-    Only rows all of whose cells are there are recorded.
+    Rows are recorded that have at least half of their class splits; a row tells which.
     """
     reader = replace(desk, compute=False, recorded=False)
     gathered = gather_all(name, wish, reader)
@@ -370,33 +365,34 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
     order += [key for item in gathered for key in _identities(item.part, item.cells)]
     order += [identity(row) for row in (read(name, wish, desk.records) if wish.only else ())]
     order = list(dict.fromkeys(order))
-    words = " ".join(filter(None, ("fewview reproduce NAME --compute", options_of(wish))))
-    fresh, sources, partial = recorded_rows(gathered, words)
+    fresh, sources, short_of = recorded_rows(gathered, partial(command_of, wish))
     total = write(name, wish, fresh, order, sources, desk.records)
-    short = f"; {partial} not recorded because most of their cells are missing" if partial else ""
+    short = f"; {short_of} not recorded: most of their cells are missing" if short_of else ""
     return f"{name}: {len(fresh)} rows recorded, {total} of {len(order)} are there now{short}"
 
 
 def recorded_rows(
-    gathered: Sequence[Gathered], command: str
+    gathered: Sequence[Gathered], command: Callable[[str], str]
 ) -> tuple[list[Row], tuple[dict[str, Any], dict[str, str]], int]:
-    """Rows to record, their runs and settings by short names, and how many say too little."""
+    """Rows to record, their runs and settings by short names, and how many say too little.
+
+    `command` is what computes them, for a kind of device.
+    """
     fresh: list[Row] = []
     runs: dict[str, Any] = {}
     settings: dict[str, str] = {}
-    partial = 0
+    too_few = 0
     for item in gathered:
         for row in item.rows:
             wanted = [c for c in item.cells if (c.method, c.eta) == (row["method"], row["eta"])]
             found = [item.results[c.hash] for c in wanted if c.hash in item.results]
             if 2 * len(found) < len(wanted):  # says too little; else the row tells its splits
-                partial += 1
+                too_few += 1
                 continue
             device = " and ".join(sorted({result.cell.device for result in found}))
             versions = _merged({result.versions for result in found})
             here = device if device in ("cpu", "cuda") else ANY_DEVICE
-            told_command = f"{command} --device {here}"
-            run_of_it = {"versions": versions, "device": device, "command": told_command}
+            run_of_it = {"versions": versions, "device": device, "command": command(here)}
             key = digest(json.dumps(run_of_it, sort_keys=True))
             runs[key] = run_of_it
             settings[digest(wanted[0].parameters)] = wanted[0].parameters
@@ -412,7 +408,7 @@ def recorded_rows(
                    "device": device, "computed": max(result.created for result in found)[:10],
                    "data": wanted[0].data_checksum[:8], "run": key}
             )  # fmt: skip
-    return fresh, (runs, settings), partial
+    return fresh, (runs, settings), too_few
 
 
 def _identity(part: Part, cell: Cell) -> tuple[Any, ...]:
@@ -517,7 +513,7 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
 
 PROBE_SECONDS = 15.0  # at most so long are methods timed before a run
 PROBE_EPISODES = 3
-FEW_ITERATIONS = 3
+FEW_ROUNDS = 3
 
 
 def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
@@ -529,9 +525,8 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
     lacking: dict[str, tuple[Cell, Grid]] = {}
     for name in names:
         for part in _parts_or_why(name, wish)[0]:
-            cells = planned(part.grid)
-            cells, found = stored(cells, part.grid.device, [desk.path, *desk.others])
-            lacking |= {c.hash: (c, part.grid) for c in cells if c.hash not in found}
+            item = _look_up(part, desk)
+            lacking |= {c.hash: (c, part.grid) for c in item.cells if c.hash not in item.results}
     if not lacking:
         desk.progress.message("all cells are stored, nothing is computed")
         return
@@ -560,6 +555,10 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
             per_episode, base = (scale * seconds for seconds in known[group])
         elif same:  # the same on another data set
             per_episode, base = here[next((o for o in same if o[0] == group[0]), same[0])]
+        elif alike := [times for other, times in known.items() if _family(other[1]) == method]:
+            per_episode, base = (
+                factor * sum(some) / len(alike) for some in zip(*alike, strict=True)
+            )
         else:
             unknown.add(method)
             continue
@@ -607,18 +606,23 @@ def _probe(
     """Time one small cell per kind of method while there is time, the cheapest first."""
     out: dict[tuple[str, str], tuple[float, float]] = {}
     end = time.monotonic() + PROBE_SECONDS
-    # Training networks to see how long it takes would take too long.
-    plain = [group for group in groups if not create(group[1].partition(":")[0]).tags.trained]
-    plain.sort(key=lambda group: ("=adam" in group[1], sum(known.get(group, (0.0,)))))
+    cheap = sorted(groups, key=lambda group: sum(known.get(group, (0.0,))))
+    # In turns, for what trains or iterates would come too late after all others.
+    slow = [group for group in cheap if _rounds(group[1])]
+    turns = zip_longest((group for group in cheap if group not in slow), slow)
+    order = [group for turn in turns for group in turn if group]
     # First every kind of method once, then on the other data sets.
-    kinds = {_family(group[1]): group for group in reversed(plain)}
-    places = {(_family(group[1]), group[0]): group for group in reversed(plain)}
-    for group in dict.fromkeys([*reversed(kinds.values()), *reversed(places.values())]):
+    kinds = {_family(group[1]): group for group in reversed(order)}
+    places = {(_family(group[1]), group[0]): group for group in reversed(order)}
+    chosen = list(dict.fromkeys([*reversed(kinds.values()), *reversed(places.values())]))
+    # The first one twice: once it loads what all need.
+    for group in chosen[:1] + chosen:
         if time.monotonic() > end:
             break
         cell, grid = lacking[groups[group][0]]
+        episodes = 1 if "solver=" in group[1] else min(PROBE_EPISODES, grid.episodes)
         few = replace(
-            grid, etas=(cell.eta,), splits=1, episodes=min(PROBE_EPISODES, grid.episodes),
+            grid, etas=(cell.eta,), splits=1, episodes=episodes,
             device="auto" if grid.device == ANY_DEVICE else grid.device,
         )  # fmt: skip
         times = _timed(group[1], few)
@@ -627,21 +631,42 @@ def _probe(
     return out
 
 
+def _rounds(text: str) -> dict[str, tuple[int, ...]]:
+    """What a method repeats, by parameter: iterations of Algorithm 1, or epochs of networks."""
+    method = create(text)
+    if "solver=adam" in text or "solver=reference" in text:
+        ugda: Any = getattr(method, "source", method)
+        return {"n_iter" if ugda is method else "ugda__n_iter": (ugda.n_iter,)}
+    settings = method.settings() if isinstance(method, TrainedMethod) else {}
+    counts = {name: n for name, n in settings.items() if name in ("epochs", "query_epochs")}
+    return {name: n if isinstance(n, tuple) else (n,) for name, n in counts.items()}
+
+
 def _timed(method: str, grid: Grid) -> tuple[float, float] | None:
-    """Seconds per episode and per preparation; None where the method fails."""
-    if "solver=adam" not in method:
+    """Seconds per episode and per preparation; None where the method fails.
+
+    Of methods that repeat something many times few of these rounds are timed, after some that load
+    what they need.
+    """
+    rounds = _rounds(method)
+    total = min((count for counts in rounds.values() for count in counts), default=0)
+    if total <= 1 + FEW_ROUNDS:
         return _timed_once(method, grid)
-    # Algorithm 1 is timed for few of its iterations on one task.
-    settings = [text for text in method.split(":") if not text.startswith("n_iter=")]
-    one, few = (
-        _timed_once(":".join([*settings, f"n_iter={count}"]), replace(grid, episodes=1))
-        for count in (1, 1 + FEW_ITERATIONS)
-    )
-    if one is None or few is None:
+    settings = [text for text in method.split(":") if text.partition("=")[0] not in rounds]
+    times = []
+    for few in (2, 1, 1 + FEW_ROUNDS):  # never the same twice, for what was prepared is remembered
+        shares = {name: [max(1, n * few // total) for n in ns] for name, ns in rounds.items()}
+        typed = [f"{name}={'+'.join(map(str, counts))}" for name, counts in shares.items()]
+        # Epochs before prediction counts are cheaper, and most come after them.
+        typed += ["warm_up=0"] if method.startswith("completer") else []
+        times.append(_timed_once(":".join([*settings, *typed]), grid))
+    if times[1] is None or times[2] is None:
         return None
-    iterations = int(getattr(create(method), "n_iter", 1))
-    step = max(few[0] - one[0], 0.0) / FEW_ITERATIONS
-    return one[0] + (iterations - 1) * step, one[1]
+    per_episode, base = (
+        one + (total - 1) * max(more - one, 0.0) / FEW_ROUNDS
+        for one, more in zip(times[1], times[2], strict=True)
+    )
+    return per_episode, base
 
 
 def _timed_once(method: str, grid: Grid) -> tuple[float, float] | None:

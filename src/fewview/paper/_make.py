@@ -20,6 +20,7 @@ from fewview.paper._printed import SHORT, TABLES
 from fewview.paper._recorded import (
     MADE_OF,
     RUNS,
+    command_of,
     not_recorded,
     options_of,
     read,
@@ -80,10 +81,10 @@ def recorded_notes(name: str, wish: Wish, desk: Desk) -> list[str]:
     if not rows and not kept:
         return []
     runs = read_json(desk.records / RUNS)
-    days = sorted({row["computed"] for row in rows} | {kept["computed"]} if kept else
-                  {row["computed"] for row in rows})  # fmt: skip
+    sheets = [kept] if kept else []
+    days = sorted(item["computed"] for item in (*rows, *sheets))
     used = [runs[key] for key in dict.fromkeys(row["run"] for row in rows) if key in runs]
-    used += [kept] if kept else []
+    used += sheets
     devices = sorted({run["device"] for run in used})
     by = sorted({run["command"] for run in used})
     out = [
@@ -118,12 +119,7 @@ def record_sheet(name: str, product: Sheet | Picture, wish: Wish, desk: Desk) ->
     """
     if name not in PICTURED or not isinstance(product, Picture):
         return ""
-    return _record_sheet(name, product, wish, desk)
-
-
-def _record_sheet(name: str, picture: Picture, wish: Wish, desk: Desk) -> str:
-    """Write the numbers of a figure of single tasks, and the loss of figure 4."""
-    sheet = picture.sheet
+    sheet = product.sheet
     kept = {field: getattr(sheet, field) for field in _SHEET}
     kept["rows"] = [
         {column: _rounded(row.get(column)) for column in sheet.columns if column in row}
@@ -132,18 +128,15 @@ def _record_sheet(name: str, picture: Picture, wish: Wish, desk: Desk) -> str:
     ]
     sets = {short: dataset for dataset, short in SHORT.items()}
     losses: dict[str, list[list[float]]] = {}
-    for point in picture.points:
+    for point in product.points:
         if point.get("part") == "b":
             tasks = [value for column, value in point.items() if column.startswith("task_")]
             losses.setdefault(sets[point["dataset"]], []).append([float(f"{v:.6g}") for v in tasks])
     if losses:
         kept["losses"] = losses
     (device, *_) = kinds_of("cpu" if wish.device == "cpu" else "auto")
-    words = ("fewview reproduce NAME --compute", options_of(wish), f"--device {device}")
-    kept |= {
-        "command": " ".join(filter(None, words)), "device": device,
-        "computed": datetime.now(UTC).date().isoformat(),
-    }  # fmt: skip
+    today = datetime.now(UTC).date().isoformat()
+    kept |= {"command": command_of(wish, device), "device": device, "computed": today}
     write_json(desk.records / f"{stem(name, wish)}.json", kept)
     return f"{name}: {len(kept['rows'])} rows of its sheet recorded"
 

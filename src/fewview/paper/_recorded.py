@@ -22,8 +22,8 @@ import numpy as np
 from fewview.evaluate._grid import Grid, make_method
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row, render
-from fewview.ground._whole_files import made_folder, replacing
 from fewview.paper._printed import TABLES
+from fewview.paper._sheets import write_texts
 from fewview.paper._studies import Wish
 from fewview.results._stale import version_key
 
@@ -46,6 +46,11 @@ _REAL = (
     "eta", "accuracy", "se", "low", "high", "balanced_accuracy", "seconds_per_episode",
     "seconds_base_per_split",
 )  # fmt: skip
+# Columns of sheets -> of `fewview bench`.
+_SHORT = {
+    "se": "standard_error", "range_low": "split_low", "range_high": "split_high",
+    "splits": "n_splits", "episodes": "n_episodes",
+}  # fmt: skip
 # Of a wish, what changes no recorded number, or is chosen among recorded rows.
 _NO_OPTION = ("device", "data_dir", "only", "features", "base_features")
 
@@ -62,6 +67,12 @@ def options_of(wish: Wish) -> str:
         if item.name not in _NO_OPTION and value != usual:
             words += [f"--{item.name.replace('_', '-')}"] + ([] if value is True else [str(value)])
     return " ".join(words)
+
+
+def command_of(wish: Wish, device: str) -> str:
+    """The command that computes what is recorded, whatever its name."""
+    words = ("fewview reproduce NAME --compute", options_of(wish), f"--device {device}")
+    return " ".join(filter(None, words))
 
 
 def stem(name: str, wish: Wish) -> str:
@@ -140,14 +151,19 @@ def told(row: Row) -> Row:
     """A recorded row as rows of results are elsewhere (`results._summaries`)."""
     means = list(row["split_means"].values())
     splits = 1 if row["fixed"] else len(means)
-    return row | {
+    full = {
         "standard_error": row["se"], "split_low": row["low"], "split_high": row["high"],
-        "range_low": row["low"], "range_high": row["high"], "n_splits": splits, "splits": splits,
-        "n_episodes": row["episodes"], "method_version": row["version"],
+        "n_splits": splits, "n_episodes": row["episodes"], "method_version": row["version"],
         "seconds": row["seconds_per_episode"] * row["episodes"],
         "seconds_base": row["seconds_base_per_split"] * len(means),
         "split_deviation": float(np.std(means, ddof=1)) if splits > 1 else None,
     }  # fmt: skip
+    return with_short_names(row | full)
+
+
+def with_short_names(row: Row) -> Row:
+    """A row of results with the columns of sheets besides."""
+    return row | {short: row[name] for short, name in _SHORT.items()}
 
 
 # ---------------------------------------------------------------------- writing
@@ -173,15 +189,15 @@ def write(
     """
     rows = {identity(row): row for row in read(name, wish, folder)}
     for row in fresh:
-        old = rows.get(identity(row))
-        same = old is not None and all(old[k] == row[k] for k in ("version", "settings", "data"))
+        old = rows.setdefault(identity(row), row)
+        other = any(old[k] != row[k] for k in ("version", "settings", "data"))
         # Fewer class splits of the same are no news.
-        if old is None or not same or len(old["split_means"]) <= len(row["split_means"]):
+        if other or len(row["split_means"]) >= len(old["split_means"]):
             rows[identity(row)] = row
     kept = [rows[key] for key in order if key in rows]
     if kept:
-        made_folder(folder)
-        _write_text(folder / f"{stem(name, wish)}.csv", render(_written(kept), COLUMNS, "csv"))
+        text = render(_written(kept), COLUMNS, "csv") + "\n"
+        write_texts(folder, {f"{stem(name, wish)}.csv": text})
     for file, column, new in zip((RUNS, SETTINGS), ("run", "settings"), sources, strict=True):
         known = {**read_json(folder / file), **new}
         used = {text for path in folder.glob("*.csv") for text in _column(path, column)}
@@ -214,13 +230,8 @@ def _column(path: Path, column: str) -> set[str]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a dictionary as JSON with a line per entry."""
-    made_folder(path.parent)
-    _write_text(path, json.dumps(value, indent=1, ensure_ascii=False))
-
-
-def _write_text(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    write_texts(path.parent, {path.name: text})
 
 
 # ---------------------------------------------------------------------- out of date?

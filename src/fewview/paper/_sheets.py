@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fewview.ground._rows import Row, cell_text, plain_table, render, tex
-from fewview.ground._whole_files import replacing
+from fewview.ground._whole_files import made_folder, replacing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +103,7 @@ def csv_of(rows: Sequence[Row]) -> str:
 
 def write_texts(folder: str | PathLike[str], texts: Mapping[str, str]) -> list[Path]:
     """Write files (name -> text) into a folder, each whole or not at all."""
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    place = made_folder(folder)
     for name, text in texts.items():
         with replacing(place / name) as temporary:
             temporary.write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +113,16 @@ def label_of(text: str) -> str:
 
 def record_suite(suite: Suite, gathered: Sequence[Gathered], folder: Path = FOLDER) -> str:
     """Write results to the recorded ones of a suite; say what was done."""
-    fresh, sources, partial = recorded_rows(gathered, _command(suite))
+    fresh, sources, too_few = recorded_rows(gathered, partial(_command, suite))
     kept = {identity(row): row for row in [*_recorded(suite, folder), *fresh]}
     order = sorted(kept, key=lambda key: _place(suite, kept[key]))
     total = write(suite.title, Wish(), fresh, order, sources, folder)
-    short = f"; {partial} say too little and are not recorded" if partial else ""
+    short = f"; {too_few} say too little and are not recorded" if too_few else ""
     return f"{suite.title}: {len(fresh)} rows recorded, {total} are there now{short}"
 
 
-def _command(suite: Suite) -> str:
-    return f"fewview suite run --form {suite.form} --record"
+def _command(suite: Suite, device: str) -> str:
+    return f"fewview suite run --form {suite.form} --record --device {device}"
 
 
 def _place(suite: Suite, row: Row) -> tuple[Any, ...]:
@@ -141,7 +142,7 @@ def write_submission(
 ) -> int:
     """Write the results of some methods to one file that can be sent; return how many rows."""
     check_writable(path)
-    rows, (runs, settings), _ = recorded_rows(gathered, _command(suite))
+    rows, (runs, settings), _ = recorded_rows(gathered, partial(_command, suite))
     texts = {row["label"]: row["method"] for row in rows}
     content = {
         "kind": KIND, "suite": suite.name, "form": suite.form, "fewview": __version__,
@@ -300,7 +301,8 @@ def make_board(
     }
     if not by_label:
         raise FewviewError(
-            f"nothing is recorded for {suite.title}; '{_command(suite)}' computes and records it"
+            f"nothing is recorded for {suite.title}; '{_command(suite, 'cpu')}' computes and "
+            "records it"
         )
     settings = list(dict.fromkeys(setting_of(row) for rows in by_label.values() for row in rows))
     found = {label: {setting_of(row): row for row in rows} for label, rows in by_label.items()}

@@ -73,15 +73,13 @@ def split_intervals(
     values: Float64Array, level: float = 0.95, bounds: tuple[float, float] | None = None
 ) -> tuple[Float64Array, Float64Array]:
     """Compute `split_interval` for many results at once, [results, splits, episodes]."""
-    from scipy.special import stdtrit
-
     n_results, n_splits, n_episodes = values.shape
     if n_splits < 2:
         nothing = np.full(n_results, np.nan)
         return nothing, nothing
     means = values.mean(axis=2)
     mean = means.mean(axis=1)
-    half = stdtrit(n_splits - 1, (1 + level) / 2) * means.std(axis=1, ddof=1) / np.sqrt(n_splits)
+    half = _half_width(means, level)
     low, high = mean - half, mean + half
     if bounds is None:
         return low, high
@@ -93,6 +91,15 @@ def split_intervals(
     low = np.where(touches, np.minimum(low, least + (most - least) * bottom), low)
     high = np.where(touches, np.maximum(high, least + (most - least) * top), high)
     return np.maximum(low, least), np.minimum(high, most)
+
+
+def _half_width(draws: Float64Array, level: float | Float64Array = 0.95) -> Float64Array:
+    """Half of Student's t interval of the mean of draws [..., n]."""
+    from scipy.special import stdtrit
+
+    n = draws.shape[-1]
+    half: Float64Array = stdtrit(n - 1, (1 + level) / 2) * draws.std(axis=-1, ddof=1) / np.sqrt(n)
+    return half
 
 
 def wilson_interval(
@@ -157,7 +164,7 @@ def predict_one(values: ArrayLike, number: float, rounding: float = 0.0) -> Pred
         >>> round(found.distance, 4), round(found.p, 4), round(found.half_width, 4)
         (1.7321, 0.2254, 4.9683)
     """
-    from scipy.special import stdtr, stdtrit
+    from scipy.special import stdtr
 
     array = np.asarray(values, dtype=np.float64)
     error = float(array.std(ddof=1)) * np.sqrt(1 + 1 / array.size)
@@ -165,7 +172,7 @@ def predict_one(values: ArrayLike, number: float, rounding: float = 0.0) -> Pred
     gap = np.sign(gap) * max(abs(gap) - rounding, 0.0)
     distance = float(gap / error) if error else float(np.sign(gap) * np.inf if gap else 0.0)
     p = float(2 * stdtr(array.size - 1, -abs(distance)))
-    return Prediction(distance, p, float(stdtrit(array.size - 1, 0.975) * error))
+    return Prediction(distance, p, float(_half_width(array) * np.sqrt(array.size + 1)))
 
 
 ALPHA = 0.05
@@ -275,7 +282,6 @@ def _compare(
     array: Float64Array, names: Sequence[str], pairs: list[tuple[int, int]]
 ) -> list[PairedComparison]:
     """Compare some pairs of methods, corrected for all of them together."""
-    from scipy.special import stdtrit
     from scipy.stats import wilcoxon
 
     if not pairs:
@@ -291,7 +297,7 @@ def _compare(
         # As much surer as the p-value is corrected, so that both give one verdict.
         p, corrected = (p_w, p_w_holm) if by_ranks else (p_t, p_t_holm)
         certain = ALPHA * np.divide(p, corrected, out=np.full(len(pairs), 1.0), where=p > 0)
-        half = stdtrit(n - 1, 1 - certain / 2) * differences.std(axis=1, ddof=1) / np.sqrt(n)
+        half = _half_width(differences, 1 - certain)
         centre = differences.mean(axis=1)
         low, high = centre - half, centre + half
         if by_ranks:
@@ -345,12 +351,10 @@ def _signed_rank_interval(differences: Float64Array, level: float) -> tuple[floa
 
 
 class PairedT(NamedTuple):
-    """Student's t test of differences against zero: statistic, two-sided p, 95 % interval."""
+    """Student's t test of differences against zero: statistic and two-sided p."""
 
     t: Float64Array
     p: Float64Array
-    low: Float64Array
-    high: Float64Array
 
 
 def paired_t(differences: Float64Array) -> PairedT:
@@ -361,10 +365,9 @@ def paired_t(differences: Float64Array) -> PairedT:
         # scipy warns of constant differences; they are certain.
         warnings.simplefilter("ignore", RuntimeWarning)
         test = ttest_1samp(differences, 0.0, axis=1)
-        low, high = test.confidence_interval(0.95)
     # Equal results on all splits are no evidence of anything.
     some = differences.any(axis=1)
-    return PairedT(np.where(some, test.statistic, 0.0), np.where(some, test.pvalue, 1.0), low, high)
+    return PairedT(np.where(some, test.statistic, 0.0), np.where(some, test.pvalue, 1.0))
 
 
 @dataclass(frozen=True)
