@@ -17,7 +17,7 @@ import pytest
 from fewview.datasets import get_spec
 from fewview.evaluate import Grid, Store, plan, run
 from fewview.evaluate._options import make_grid
-from fewview.ground._flags import RUNNING
+from fewview.ground._flags import READING, RUNNING
 from fewview.report._contents import collect, costs, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._page import render, write_report
@@ -452,7 +452,7 @@ def planned(command: str) -> Iterator[Cell]:
     assert words[:2] == ["fewview", "bench"]
     group: Any = get_command(app)
     given = group.commands["bench"].make_context("bench", words[2:]).params
-    for name in (*RUNNING, "labels", "key"):
+    for name in (*RUNNING, *READING):
         given.pop(name)
     yield from plan(make_grid(given.pop("datasets"), **given))
 

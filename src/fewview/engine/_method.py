@@ -246,7 +246,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         support = in_order(support)
         with self._seeded(fresh=not isinstance(self.base, FittedBase)):
             prepared = self._prepared_for(support)
-        return self._take(support, self.with_new_views(prepared, support))
+        prepared = self.with_new_views(prepared, support)
+        return self._take(in_order(support.like(prepared.reference, "support")), prepared)
 
     def partial_fit(self: Self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Add shots or classes to what `fit` got, without learning from base classes again.
@@ -272,7 +273,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         support = in_order(support)
         with self._seeded():
             prepared = known or self._prepared_for(support)
-        return self._take(support, prepared)
+        return self._take(in_order(support.like(prepared.reference, "support")), prepared)
 
     def _supports(self, X: Any, y: Any) -> MultiViewData:
         support = labelled_data(
@@ -296,7 +297,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """Remember supports and what goes with them."""
         self.classes_ = support.classes
         self.prepared_ = prepared
-        self.support_ = in_order(support.like(prepared.reference, "support"))
+        self.support_ = support.like(prepared.reference, "support")
         return self
 
     def _prepared_for(self, support: MultiViewData) -> Prepared:
