@@ -49,6 +49,17 @@ TASKS: dict[str, dict[str, Any]] = {
     "birds200": {"base": "tieredimagenet_tiny"},
 }
 LEVEL = 1.0  # points
+HEAD = """# Marginal on other data
+
+Made by `python benchmarks/other_data.py` from `benchmarks/results/other-data.json`; nothing here is
+written by hand. Accuracy in percent at missing rates 0 / 0.3 / 0.5 (ccle: the gaps it has), of
+Marginal, of itself without the queries (alone), and of the best rival in the best of three
+scalings, a choice that favours rivals ({rivals}).
+{splits} class splits of {episodes} tasks: differences of two points are often chance. Stated values of Marginal were chosen on scene15, cub,
+newsgroups, movies617 and wikipedia; the other sets were not looked at for them. Classes of
+leaves100 are too small for unequal counts, so its three kinds of queries are the same tasks.
+
+"""
 
 
 def rivals_of(text: str) -> list[str]:
@@ -104,7 +115,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def page(records: list[dict[str, Any]]) -> str:
-    """Three tables as Markdown."""
+    """What the rules say, and all cells, as Markdown."""
     cells: dict[Any, dict[str, dict[str, Any]]] = defaultdict(dict)
     for item in records:
         key = (item["dataset"], item["shot"], item["queries"], item["eta"])
@@ -136,11 +147,10 @@ def page(records: list[dict[str, Any]]) -> str:
                 won += 1
             else:
                 lost.append(
-                    f"{name}, {shot} shot(s), {kind}, rate {key[3]:g}: {ours:.1f} against "
-                    f"{best['accuracy']:.1f} of {best['method']}"
+                    f"| {name} | {shot} | {kind} | {key[3]:.2g} | {ours:.1f} | {texts[2][-1]} |"
                 )
         if np.mean(gaps) < -LEVEL:
-            below.append(f"{name}, {shot} shot(s), {kind}: {np.mean(gaps):+.1f}")
+            below.append(f"- {name}, {shot} shots, {kind}: {np.mean(gaps):+.1f}")
         lines.append(
             f"| {name} | {shot} | {kind} | "
             + " | ".join(" / ".join(text) for text in texts)
@@ -149,15 +159,27 @@ def page(records: list[dict[str, Any]]) -> str:
     total = won + len(lost)
     head = []
     if total:
-        head = [f"Best or within {LEVEL:g} point of the best rival in {won} of {total} cells."]
-    head.append(
-        f"More than {LEVEL:g} point below itself without the queries, in the mean over the rates "
-        f"of a data set, in {len(below)} of {len(groups)} groups" + (":" if below else ".")
-    )
-    out = [*head, *(f"\n- {text}" for text in below), "", *lines]
+        head = [f"Best or within {LEVEL:g} point of the best rival in {won} of {total} cells.", ""]
+    head += [
+        f"More than {LEVEL:g} point below itself without the queries, in the mean over the rates",
+        f"of a data set, in {len(below)} of {len(groups)} groups" + (":" if below else "."),
+        *(["", *below] if below else []),
+    ]
+    out = [*head, "", *lines]
     if lost:
-        out += ["", "Cells that are not won:", "", *(f"- {text}" for text in lost)]
+        out += ["", "Cells that are not won:", ""]
+        out += [
+            "| data set | shots | queries | rate | Marginal | best rival |",
+            "|---|---|---|---|---|---|",
+        ]
+        out += lost
     return "\n".join(out) + "\n"
+
+
+def head_of(meta: dict[str, Any]) -> str:
+    """What a reader must know before the numbers."""
+    named = {**meta, "rivals": meta["rivals"].replace(",", ", ")}
+    return HEAD.format(**named)
 
 
 def main() -> None:
@@ -174,18 +196,19 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
     if arguments.store == "none":
-        records = json.loads(arguments.json.read_text())["records"]
+        kept = json.loads(arguments.json.read_text())
+        meta, records = kept["settings"], kept["records"]
     else:
+        meta = {name: getattr(arguments, name) for name in ("splits", "episodes", "rivals")}
         records = measure(arguments)
         if arguments.json:
-            meta = {"splits": arguments.splits, "episodes": arguments.episodes}
             lines = ",\n".join(json.dumps(item) for item in records)
             arguments.json.write_text(
                 f'{{"settings": {json.dumps(meta)}, "records": [\n{lines}\n]}}\n'
             )
     text = page(records)
     if arguments.page:
-        arguments.page.write_text(text)
+        arguments.page.write_text(head_of(meta) + text)
     print(text)
 
 

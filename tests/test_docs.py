@@ -339,6 +339,14 @@ def test_pages_of_recorded_results_are_what_the_command_makes() -> None:
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
 
 
+def test_the_page_about_other_data_is_what_was_measured(tmp_path: Path) -> None:
+    script, kept = ROOT / "benchmarks/other_data.py", ROOT / "benchmarks/results/other-data.json"
+    page = tmp_path / "page.md"
+    options = ["--store", "none", "--json", str(kept), "--page", str(page)]
+    subprocess.run([sys.executable, str(script), *options], check=True, capture_output=True)
+    assert page.read_text() == (ROOT / "docs/other-data.md").read_text(encoding="utf-8")
+
+
 def test_methods_have_the_settings_that_were_chosen() -> None:
     """Those of benchmarks/scalings.py; the page about them says so."""
     from fewview import create

@@ -35,6 +35,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     ),
     "Measure": (
         "leaderboard",
+        "other-data",
         "enter-the-benchmark",
         "reproduction",
         "paper-tables",
