@@ -55,9 +55,11 @@ Made by `python benchmarks/other_data.py` from `benchmarks/results/other-data.js
 written by hand. Accuracy in percent at missing rates 0 / 0.3 / 0.5 (ccle: the gaps it has), of
 Marginal, of itself without the queries (alone), and of the best rival in the best of three
 scalings, a choice that favours rivals ({rivals}).
-{splits} class splits of {episodes} tasks: differences of two points are often chance. Stated values of Marginal were chosen on scene15, cub,
-newsgroups, movies617 and wikipedia; the other sets were not looked at for them. Classes of
-leaves100 are too small for unequal counts, so its three kinds of queries are the same tasks.
+{splits} class splits of {episodes} tasks: differences of two points are often chance.
+
+Stated values of Marginal were chosen on scene15, cub, newsgroups, movies617 and wikipedia; the
+other sets were not looked at for them. Classes of leaves100 are too small for unequal counts, so
+its three kinds of queries are the same tasks.
 
 """
 
