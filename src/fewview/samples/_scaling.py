@@ -268,8 +268,8 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
     dividing by the deviations of rare words would make them what rows differ by. Otherwise
     standardised columns and unit rows (not of fewer than six features, whose direction says too
     little), after square roots where no view has negative entries: histograms and activations have
-    long tails. (Roots of some views and not of others were no
-    better on base classes, docs/marginal.md.)
+    long tails. (Roots of some views and not of others were no better on base classes,
+    docs/marginal.md.)
     """
     lowest, zeros = {}, {}
     for index, (view, block) in enumerate(data.views.items()):

@@ -182,10 +182,7 @@ class Marginal(Method):
 
     @property
     def tags(self) -> Tags:  # type: ignore[override]
-        """With stated settings, what is learnt from base classes does not depend on the task.
-
-        The pull towards balance is the given or stated one; automatic settings may choose another.
-        """
+        """With stated settings, only how many classes a task has changes what is learnt."""
         chosen = self.settings != "default"
         return Tags(
             transductive=True,

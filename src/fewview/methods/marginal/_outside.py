@@ -249,8 +249,9 @@ def shares_of(batch: EpisodeBatch, view: int, projection: Projection) -> Tensor:
     means = members.mT @ rows / counts.clamp(min=1)[..., None]
     explained = (counts[..., None] * means.square()).sum(1)  # rows have mean zero
     within = (rows.square().sum(1) - explained) / (total - classes).clamp(min=1)
-    typical = (total - counts.square().sum(1, keepdim=True) / total.clamp(min=1)) / (classes - 1)
-    between = (explained / (classes - 1).clamp(min=1) - within) / typical.clamp(min=1)
+    freedom = (classes - 1).clamp(min=1)  # gaps may leave rows of one class only
+    typical = (total - counts.square().sum(1, keepdim=True) / total.clamp(min=1)) / freedom
+    between = (explained / freedom - within) / typical.clamp(min=1)
     whole = variance.sum(0).clamp(min=TINY)
     axes = projection.axes[view]
     everything = torch.cat([batch.support[view], batch.query[view]], dim=1) * axes[:, 0].norm()
