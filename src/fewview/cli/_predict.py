@@ -210,7 +210,7 @@ def _from_one_table(
         task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
         clf.fit_base(parts.base, task=task)
     clf.fit(parts.support)
-    _tell_empty(parts.query, "the supports" if parts.base is None else "the known classes")
+    _tell_empty(clf, parts.query, "the supports" if parts.base is None else "the known classes")
     return clf, parts, advice
 
 
@@ -252,7 +252,7 @@ def _from_parts(
         _refuse("give --support: a few labelled samples of every class")
     if samples is None:
         samples = _read_queries(query, reading, clf.prepared_.reference)
-    _tell_empty(samples, "the supports" if clf.base is None else "the base set")
+    _tell_empty(clf, samples, "the supports" if clf.base is None else "the base set")
     return clf, samples
 
 
@@ -292,12 +292,13 @@ def _read_queries(
         return samples
 
 
-def _tell_empty(samples: MultiViewData, source: str) -> None:
+def _tell_empty(clf: Method, samples: MultiViewData, source: str) -> None:
     """Say how many cells were empty, and what is put there."""
     count = samples.empty_cells
     if count:
         cells = "1 empty cell" if count == 1 else f"{count} empty cells"
-        say(f"queries: {cells}, filled with means of {source}")
+        done = f"filled with means of {source}"
+        say(f"queries: {cells}, {'integrated out' if clf.tags.reads_empty_cells else done}")
 
 
 def _tell_unused(clf: Method, samples: MultiViewData) -> None:

@@ -21,6 +21,7 @@ from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewWarning
 from fewview.ground._memory import LRUCache, cached
+from fewview.methods.marginal._cells import column_filled, has_empty_cells
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._model import predictive_scores
@@ -56,6 +57,8 @@ TOGETHER = {None: 0.5, False: 0.5, True: 0.3}
 ALONE = {None: 0.5, False: 0.7, True: 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary.
 COMPONENTS_ALONE = 64
+# Tasks with empty cells that are scored at once.
+TASKS_WITH_EMPTY = 8
 # Preparing does not depend on the task once the settings are fixed.
 ANY_TASK = TaskSpec(way=2)
 
@@ -190,6 +193,7 @@ class Marginal(Method):
             assumes_balance=self._pull if self.transductive else 0.0,
             iterative=True,
             bridges_views=True,
+            reads_empty_cells=True,
             prepare_depends_on=("way", "shot", "queries", "missing") if chosen else ("way",),
         )
 
@@ -285,6 +289,7 @@ class Marginal(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances, with the settings as far as they are given."""
+        base = column_filled(base)
         projection = fit_projection(base, self.resolved().components)
         statistics = MarginalStatistics(projection).update(base)
         return self.prepare_statistics(statistics, task, seed, base)
@@ -324,11 +329,15 @@ class Marginal(Method):
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
         components = COMPONENTS_ALONE if self.components is None else self.components
-        return MarginalState(*gaussians_alone(rows, components), self.resolved())
+        return MarginalState(*gaussians_alone(column_filled(rows), components), self.resolved())
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
         state = cast(MarginalState, state)
+        if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells((*batch.support, *batch.query)):
+            # Nearly every row is a pattern of its own, with matrices of its own.
+            parts = torch.arange(batch.n_tasks, device=batch.device).split(TASKS_WITH_EMPTY)
+            return torch.cat([self.scores(batch.tasks(part), state) for part in parts])
         # Tasks that lack different views altogether are different models: a view that nobody has
         # must not decide which directions are kept.
         known = batch.support_mask.any(1) | batch.query_mask.any(1)

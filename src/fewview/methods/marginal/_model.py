@@ -147,6 +147,13 @@ class Kept:
     # Numbers that still may be kept; with many views there are thousands of patterns.
     room: int = 1 << 24
 
+    def root(self, model: Gaussians, views: Tensor) -> Tensor:
+        """The W of tasks in which these views occur, bool [V], zeros in the others: [d, k]."""
+        part = self.roots[bytes(views.tolist())]
+        out = part.new_zeros(sum(model.dims), part.shape[1])
+        out[model.columns(views)] = part
+        return out
+
 
 def gather_evidence(
     model: Gaussians,
@@ -186,7 +193,7 @@ def gather_evidence(
         found = kept.gains.get(name)
         if found is None:
             within, part = model.within[columns][:, columns], root[place[columns]]
-            matrix, gain = _gain(within, part)
+            matrix, gain = information_of(within, part)
             found = matrix.to(flat.dtype), gain.to(flat.dtype)
             size = found[0].numel() + found[1].numel()
             if size <= kept.room:
@@ -206,7 +213,7 @@ def gather_evidence(
     )
 
 
-def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
+def information_of(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
     """W' inv(S) W and inv(S) W of the coordinates of one pattern, in float64."""
     factor = torch.linalg.cholesky(within.double())
     seen = torch.linalg.solve_triangular(factor, root, upper=False)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from fewview.engine._state import State
+from fewview.methods.marginal._cells import fill_cells, has_empty_cells, see_cells
 from fewview.methods.marginal._covariances import Moments
 from fewview.methods.marginal._model import (
     Evidence,
@@ -44,6 +45,7 @@ LOOSE = 1e-3
 EVEN = 0.9
 PSEUDO = 2.0
 EVIDENCE, DOUBT = 0.5, 1.0
+SAMPLES = ("support", "query")
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,37 @@ def evidence_of(
     batch: EpisodeBatch, state: MarginalState, rule: Rule, kept: Kept | None = None
 ) -> Evidence:
     """What the samples of some scaled tasks say about class means."""
-    support = state.projection.apply(batch.support, batch.support_mask)
-    query = state.projection.apply(batch.query, batch.query_mask)
+    found, kept = batch, Kept(room=0) if kept is None else kept
+    empty = has_empty_cells((*batch.support, *batch.query))
+    if empty and rule.structure == "imputed":
+        found, empty = filled_cells(batch, state), False
+    elif empty:
+        views = {name: tuple(map(torch.nan_to_num, getattr(batch, name))) for name in SAMPLES}
+        found = replace(batch, **views)
+    support = state.projection.apply(found.support, batch.support_mask)
+    query = state.projection.apply(found.query, batch.query_mask)
     support_mask, query_mask = batch.support_mask, batch.query_mask
     if rule.structure == "imputed":
         support = filled_in(state.model, support, support_mask)
         query = filled_in(state.model, query, query_mask)
         support_mask, query_mask = torch.ones_like(support_mask), torch.ones_like(query_mask)
-    return gather_evidence(state.model, support, query, support_mask, query_mask, rule.rank, kept)
+    out = gather_evidence(state.model, support, query, support_mask, query_mask, rule.rank, kept)
+    if not empty:
+        return out
+    views = batch.support_mask.any((0, 1)) | batch.query_mask.any((0, 1))
+    return see_cells(out, state.model, kept.root(state.model, views), completed(state), batch)
+
+
+def completed(state: MarginalState) -> Projection:
+    """The projection with what empty cells need; earlier versions did not learn it."""
+    return state.projection.with_rest((state.model.within + state.model.between).diagonal())
+
+
+def filled_cells(batch: EpisodeBatch, state: MarginalState) -> EpisodeBatch:
+    """The tasks with conditional means in empty cells, as they are without any."""
+    if not has_empty_cells((*batch.support, *batch.query)):
+        return batch
+    return fill_cells(batch, completed(state), state.model)
 
 
 def score_alone(
@@ -113,7 +138,7 @@ def score_alone(
     evidence, members = evidence_of(batch, state, rule, kept), batch.one_hot()
     if state.profile is not None and rule.structure == "full" and together(batch.n_query, rule):
         # These come from all rows of the task, so they take part in the rounds only.
-        outside = find_outside(batch, state.projection, state.profile)
+        outside = find_outside(filled_cells(batch, state), state.projection, state.profile)
         evidence = replace(evidence, outside=outside)
     if rule.scoring == "predictive":
         return evidence, members, predictive_scores(evidence, members)
