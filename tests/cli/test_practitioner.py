@@ -433,3 +433,35 @@ def test_one_command_from_folder_to_predictions(
     code, _, errors = invoke("predict", "-o", "p.csv")
     assert code == 2
     assert "give --query" in errors
+
+
+def test_what_is_missing_is_filled_in(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    """By a model or by the samples themselves; ids, labels and measured cells stay."""
+    status, _, _ = invoke("fit", "--base", "base", "-o", "base.model")
+    assert status == 0
+    status, out, err = invoke("impute", "query", "--model", "base.model", "-o", "filled")
+    assert status == 0, err
+    query, filled = MultiViewData.read(tmp_path / "query"), MultiViewData.read(tmp_path / "filled")
+    unsure = MultiViewData.read(tmp_path / "filled-deviations")
+    assert sorted(filled.ids.tolist()) == sorted(query.ids.tolist()) == sorted(unsure.ids.tolist())
+    assert f"{int((~query.mask).sum())} missing views and 0 empty cells filled" in out
+    assert filled.missing_rate == 0
+    place = {name: row for row, name in enumerate(filled.ids.tolist())}
+    order = [place[name] for name in query.ids.tolist()]
+    wanted, deviations = load_model(tmp_path / "base.model").impute(query)
+    for view in WIDTHS:
+        np.testing.assert_allclose(filled.view(view)[order], wanted.view(view), atol=1e-6)
+        np.testing.assert_allclose(unsure.view(view)[order], deviations.view(view), atol=1e-6)
+        there = query.mask[:, query.view_names.index(view)]
+        assert np.array_equal(filled.view(view)[order][there], query.view(view)[there])
+        assert (unsure.view(view)[order][~there] > 0).all()
+    assert invoke("impute", "base", "-o", "own.npz")[0] == 0
+    own = MultiViewData.read(tmp_path / "own.npz")
+    assert own.labels.tolist() == MultiViewData.read(tmp_path / "base").labels.tolist()
+    status, _, err = invoke("impute", "query", "-o", "query")
+    assert status == 2
+    assert "is an input" in err
+    assert invoke("fit", "--base", "base", "--method", "proto", "-o", "other.model")[0] == 0
+    status, _, err = invoke("impute", "query", "--model", "other.model", "-o", "x")
+    assert status == 2
+    assert "only marginal can impute" in err

@@ -1,4 +1,4 @@
-"""Empty cells in Marginal are integrated out exactly: against Gaussians in feature space (scipy)."""
+"""Empty cells in Marginal are integrated out exactly: against scipy's Gaussians of features."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 import torch
 from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import NotFittedError
 
 from fewview import MultiViewData, TaskSpec
 from fewview.methods.marginal import Marginal
 from fewview.numerics._batch import EpisodeBatch
+from fewview.samples._scaling import fit_scaling
 
 NAN = float("nan")
 WIDTHS = {"a": 7, "b": 5, "c": 9}
@@ -179,3 +181,84 @@ def test_exact_beats_means_where_cells_are_empty() -> None:
             clf = method.fit(data[support])
             right[name].append(clf.score(data[~support]))
     assert np.mean(right["exact"]) > np.mean(right["means"]) + 0.3
+
+
+def holes() -> MultiViewData:
+    """Samples with ids that lack cells, a view, or both."""
+    data, rng = world(3, 4, 5), np.random.default_rng(1)
+    views = {view: block.copy() for view, block in data.views.items()}
+    views["b"][:4] = NAN
+    views["a"][3:8][rng.random((5, 7)) < 0.5] = NAN
+    views["c"][6:][rng.random((6, 9)) < 0.7] = NAN
+    return MultiViewData(views, data.labels, ids=[f"s{row}" for row in range(12)])
+
+
+@pytest.mark.parametrize("components", [3, 128])
+def test_imputed_cells_are_the_conditional_gaussian(components: int) -> None:
+    """Means and deviations against the conditional of the Gaussian of all features, S + B."""
+    clf = Marginal(**EXACT, components=components, scaling="standard").fit_base(world(12, 20, 0))
+    data = holes()
+    filled, deviations = clf.impute(data)
+    assert filled.ids.tolist() == data.ids.tolist()
+    assert filled.labels.tolist() == data.labels.tolist()
+    mean, within, between = feature_space(clf.base.prepared.state)
+    scaling = clf.base.prepared.scaling
+    factor, shift = (
+        np.concatenate([getattr(scaling, part)[view] for view in WIDTHS])
+        for part in ("factor", "shift")
+    )
+    mean, covariance = mean / factor + shift, (within + between) / factor / factor[:, None]
+    rows, found, unsure = (
+        np.concatenate([part.view(view) for view in WIDTHS], axis=1)
+        for part in (data, filled, deviations)
+    )
+    for row, guess, deviation in zip(rows, found, unsure, strict=True):
+        gone = np.isnan(row)
+        assert np.array_equal(guess[~gone], row[~gone])
+        assert not deviation[~gone].any()
+        # pinv: where nothing is left over, complete views are Gaussian in fewer directions.
+        gain = covariance[np.ix_(gone, ~gone)] @ np.linalg.pinv(
+            covariance[np.ix_(~gone, ~gone)], rcond=1e-12, hermitian=True
+        )
+        rest = covariance[np.ix_(gone, gone)] - gain @ covariance[np.ix_(~gone, gone)]
+        np.testing.assert_allclose(guess[gone], mean[gone] + gain @ (row - mean)[~gone], atol=1e-5)
+        np.testing.assert_allclose(deviation[gone], np.sqrt(rest.diagonal()), atol=1e-5)
+
+
+def test_imputed_cells_are_nearer_than_means_and_as_sure_as_they_say() -> None:
+    base, data = world(12, 20, 0), world(6, 20, 3)
+    clf = Marginal().fit_base(base)  # with roots or unit rows, as the data ask for
+    rng = np.random.default_rng(0)
+    views = {v: np.where(rng.random(b.shape) < 0.4, NAN, b) for v, b in data.views.items()}
+    for block in views.values():
+        block[np.isnan(block).all(axis=1), 0] = 3.0
+    views["b"][::3] = NAN
+    filled, deviations = clf.impute(MultiViewData(views))
+    for view, block in data.views.items():
+        gone = np.isnan(views[view])
+        error = (filled.view(view) - block)[gone]
+        usual = (base.view(view).mean(axis=0) - block)[gone]
+        assert np.mean(error**2) < 0.5 * np.mean(usual**2)
+        within = np.abs(error) < 2 * deviations.view(view)[gone]
+        assert 0.85 < within.mean() <= 1
+    with pytest.raises(NotFittedError, match="fit_base"):
+        Marginal().impute(data)
+
+
+def test_moments_of_roots_come_back_in_the_units_of_the_table() -> None:
+    rng = np.random.default_rng(0)
+    block = rng.gamma(2.0, size=(500, 8))
+    scaling = fit_scaling(MultiViewData({"a": block}), "root+standard+unit")
+    row = block[:1].copy()
+    row[0, :3] = NAN
+    means, variances = rng.normal(size=(1, 8)) / 3, np.full((1, 8), 0.04)
+    mean, variance = scaling.undo("a", means, variances, row)
+    draws = means + np.sqrt(variances) * rng.normal(size=(400_000, 8))
+    # By hand: the length of the row, then columns, then squares with their signs.
+    root = np.sqrt(block)
+    standard = (root[0] - root.mean(axis=0)) / root.std(axis=0)
+    length = np.sqrt(3 + np.square(standard[3:]).sum())
+    values = draws * length * root.std(axis=0) + root.mean(axis=0)
+    values = np.copysign(values**2, values)
+    np.testing.assert_allclose(mean[0], values.mean(axis=0), rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(variance[0], values.var(axis=0), rtol=0.03)

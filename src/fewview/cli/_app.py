@@ -10,7 +10,7 @@ from fewview.cli._advise import advise
 from fewview.cli._bench import bench
 from fewview.cli._data_sets import data_app
 from fewview.cli._doctor import doctor
-from fewview.cli._fit import fit
+from fewview.cli._fit import fit, impute
 from fewview.cli._methods import methods
 from fewview.cli._predict import predict
 from fewview.cli._reproduce import reproduce
@@ -61,5 +61,7 @@ def _options(
 
 app.add_typer(data_app, name="data")
 app.add_typer(suite_app, name="suite")
-for command in (methods, advise, fit, predict, bench, results, reproduce, report, run, doctor):
+for command in (
+    methods, advise, fit, predict, impute, bench, results, reproduce, report, run, doctor,
+):  # fmt: skip
     app.command(epilog=getattr(command, "epilog", None))(command)

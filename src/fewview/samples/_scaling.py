@@ -137,6 +137,35 @@ class ViewScaling:
             return np.abs(means)
         return np.square((means - self.shift[view]) * self.factor[view])
 
+    def undo(
+        self, view: str, means: Float64Array, variances: Float64Array, block: Any
+    ) -> tuple[Float64Array, Float64Array]:
+        """Means and variances [n, width] of scaled features in the units of the table.
+
+        `block` are the rows that were scaled, NaN in empty cells: they say how long the rows were,
+        as far as they can (`apply` with `keep_empty`). Where roots were taken these are the
+        moments of the signed square of a Gaussian.
+        """
+        factor = np.asarray(self.factor[view], dtype=np.float64)
+        if self.unit_rows(view):
+            rows = np.asarray(block, dtype=np.float64)
+            before = signed_root(rows) if self.rooted(view) else rows
+            squares = np.square((before - self.shift[view]) * factor)
+            expected = self.expected_squares(view, rows.shape[1])
+            squares = np.where(np.isnan(rows), expected, squares)
+            factor = factor / np.sqrt(squares.sum(axis=1, keepdims=True))
+        mean, variance = means / factor + self.shift[view], variances / np.square(factor)
+        if not self.rooted(view):
+            return mean, variance
+        from scipy.special import ndtr  # late: `import fewview` stays light
+
+        deviation = np.sqrt(np.maximum(variance, 1e-300))
+        place = mean / deviation
+        squared = (mean * mean + variance) * (2 * ndtr(place) - 1)
+        squared += 2 * mean * deviation * np.exp(-place * place / 2) / np.sqrt(2 * np.pi)
+        fourth = mean**4 + 6 * mean**2 * variance + 3 * variance**2
+        return squared, np.maximum(fourth - squared**2, 0.0)
+
     def apply_quickly(self, view: str, block: NDArray[Any]) -> NDArray[Any]:
         """Scale rows [n, width] in their own dtype, for streams of millions of rows.
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -211,7 +212,7 @@ def conditional_rows(
 
 def fill_cells(batch: EpisodeBatch, projection: Projection, model: Gaussians) -> EpisodeBatch:
     """The same tasks with conditional means in empty cells; views that are missing stay so."""
-    out = {}
+    out: dict[str, Any] = {}
     for name in ("support", "query"):
         views, mask = getattr(batch, name), getattr(batch, f"{name}_mask")
         flat, present = tuple(view.flatten(0, 1) for view in views), mask.flatten(0, 1)

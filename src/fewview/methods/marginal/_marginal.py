@@ -11,9 +11,11 @@ from typing import Any, ClassVar, cast
 
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from fewview.engine._explaining import Explanation, add_other_queries
+from fewview.engine._fitted import FittedBase, usual_task
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, gather_options
 from fewview.engine._registry import register
@@ -24,6 +26,7 @@ from fewview.ground._memory import LRUCache, cached
 from fewview.methods.marginal._cells import column_filled, has_empty_cells
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._folds import FoldScorer
+from fewview.methods.marginal._imputer import impute
 from fewview.methods.marginal._model import predictive_scores
 from fewview.methods.marginal._outside import DIRECTIONS, learn_profile
 from fewview.methods.marginal._projection import fit_projection
@@ -31,6 +34,7 @@ from fewview.methods.marginal._reasons import explain_queries
 from fewview.methods.marginal._rounds import (
     MarginalState,
     Rule,
+    completed,
     evidence_of,
     restructured,
     score_alone,
@@ -44,6 +48,7 @@ from fewview.methods.marginal._settings import (
 from fewview.methods.marginal._unlabelled import gaussians_alone
 from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
+from fewview.samples._inputs import as_data
 from fewview.samples._scaling import SCALINGS
 
 SCORES = ("predictive", "variational")
@@ -336,7 +341,8 @@ class Marginal(Method):
         state = cast(MarginalState, state)
         if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells((*batch.support, *batch.query)):
             # Nearly every row is a pattern of its own, with matrices of its own.
-            parts = torch.arange(batch.n_tasks, device=batch.device).split(TASKS_WITH_EMPTY)
+            numbers = torch.arange(batch.n_tasks, device=batch.device)
+            parts = torch.split(numbers, TASKS_WITH_EMPTY)
             return torch.cat([self.scores(batch.tasks(part), state) for part in parts])
         # Tasks that lack different views altogether are different models: a view that nobody has
         # must not decide which directions are kept.
@@ -387,6 +393,45 @@ class Marginal(Method):
             if (self.transductive, self.scoring, self.structure) == (False, "predictive", "full"):
                 return found
             return add_other_queries(found, self.score_batch(batch, prepared)[0])
+
+    def impute(self, X: Any) -> tuple[MultiViewData, MultiViewData]:
+        """Fill in missing views and empty cells, and say how sure that is.
+
+        A filled cell is the mean of its Gaussian given all that the sample has, whatever its class,
+        with what was learnt from base classes; `fit_base`, `fit_unlabelled` or `fit` comes first.
+        Where rows were scaled to unit length, the length of a view that is missing is taken to be
+        the usual one.
+
+        Args:
+            X: samples, as for `predict`.
+
+        Returns:
+            filled: the samples, complete; what was there is unchanged, ids and labels are kept.
+            deviations: the standard deviation of every cell, zero where it was there.
+
+        Example:
+            >>> import fewview
+            >>> data = fewview.load("digits")
+            >>> clf = Marginal().fit_base(data[200:])
+            >>> gaps = data[:5].with_mask([[True] * 2 + [False] * (data.n_views - 2)] * 5)
+            >>> filled, deviations = clf.impute(gaps)
+            >>> filled.missing_rate, bool(deviations.views[data.view_names[-1]].min() > 0)
+            (0.0, True)
+        """
+        prepared = self.prepared_ if hasattr(self, "prepared_") else self._learnt()
+        state = cast(MarginalState, prepared.to("cpu").state)
+        data = as_data(X, like=prepared.reference).like(prepared.reference, "samples")
+        return impute(data, prepared.scaling, completed(state), state.model)
+
+    def _learnt(self) -> Prepared:
+        """What there is before `fit`."""
+        if self.base is None:
+            raise NotFittedError("nothing has been learnt; call fit_base, fit_unlabelled or fit")
+        if isinstance(self.base, FittedBase):
+            return self.base.fitted_for(self).prepared
+        base = as_data(self.base)
+        learn = self.prepare_rows if base.labels is None else self.prepare_base
+        return learn(base, usual_task(base))
 
     def typicality(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Log-likelihood ratio of every class against one that was never seen.

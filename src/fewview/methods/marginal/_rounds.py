@@ -45,7 +45,6 @@ LOOSE = 1e-3
 EVEN = 0.9
 PSEUDO = 2.0
 EVIDENCE, DOUBT = 0.5, 1.0
-SAMPLES = ("support", "query")
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,8 @@ def evidence_of(
     if empty and rule.structure == "imputed":
         found, empty = filled_cells(batch, state), False
     elif empty:
-        views = {name: tuple(map(torch.nan_to_num, getattr(batch, name))) for name in SAMPLES}
-        found = replace(batch, **views)
+        known = (tuple(map(torch.nan_to_num, views)) for views in (batch.support, batch.query))
+        found = replace(batch, support=next(known), query=next(known))
     support = state.projection.apply(found.support, batch.support_mask)
     query = state.projection.apply(found.query, batch.query_mask)
     support_mask, query_mask = batch.support_mask, batch.query_mask
