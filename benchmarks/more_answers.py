@@ -15,17 +15,22 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
 from fewview import EpisodeSampler, FewviewWarning, MultiViewData, TaskSpec
 from fewview.datasets import class_split, get_spec, load
+from fewview.engine._fitted import FittedBase
 from fewview.methods.marginal import Marginal
+from fewview.numerics._batch import EpisodeBatch
+from fewview.results._metrics import expected_calibration_error
 
 RECORD = Path(__file__).parent / "results" / "more-answers.json"
 NAN = float("nan")
@@ -59,8 +64,6 @@ class Filled(Marginal):
     @property
     def tags(self) -> Any:  # type: ignore[override]
         """As any other method has it."""
-        from dataclasses import replace
-
         return replace(super().tags, reads_empty_cells=False)
 
 
@@ -167,7 +170,135 @@ def cells(options: argparse.Namespace) -> dict[str, Any]:
     return {"scipy": {"view": view, "width": width, "difference": worst}, "rows": rows}
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {"cells": cells}
+# ------------------------------------------------------------------ known and new classes
+
+
+RATES = (0.01, 0.05, 0.2)
+KNOWN_SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec", "leaves100"]
+
+
+def known(options: argparse.Namespace) -> dict[str, Any]:
+    """Both halves, with and without being told which; calibration; rejected shares."""
+    rows = []
+    for name in options.datasets or KNOWN_SETS:
+        found: dict[str, list[float]] = {key: [] for key in (
+            "new", "new_told", "known", "known_told", "half", "strangers_5",
+            *(f"rejected_{100 * rate:.0f}" for rate in RATES))}  # fmt: skip
+        sure, right = [], []
+        for split in range(options.splits):
+            data, novel, everyone = parted(name, split)
+            # A fifth of every base class is asked about.
+            rank = np.zeros(len(everyone), dtype=int)
+            for code in range(len(everyone.classes)):
+                own = np.flatnonzero(everyone.codes == code)
+                rank[np.random.default_rng(split).permutation(own)] = (
+                    np.arange(len(own)) * 5 // len(own)
+                )
+            base, old = everyone[rank > 0], everyone[rank == 0]
+            clf = Marginal().fit_base(base)
+            way = min(get_spec(name).way, max(2, len(novel) - 2))
+            queries = min(15, int(np.bincount(data.codes).min()) - 3)
+            task = task_of(name, way=way, shot=3, queries=queries)
+            told_old = known_alone(clf, old)
+            for number, episode in enumerate(
+                EpisodeSampler(data, task, novel).draw(0, options.tasks)
+            ):
+                rng = np.random.default_rng(number)
+                few, asked = data[episode.support[0]], data[episode.query[0]]
+                pick = rng.permutation(len(old))[: len(asked)]
+                some = old[pick]
+                clf.fit(few)
+                found["new_told"].append(clf.score(asked))
+                found["known_told"].append(float(np.mean(told_old[pick] == some.labels)))
+                clf.fit(few, classes="all")
+                both = MultiViewData.concat([asked.without_ids(), some.without_ids()])
+                proba = clf.predict_proba(both.with_labels(None))
+                answers = clf.classes_[proba.argmax(1)]
+                hit = np.array(
+                    [str(a) == str(b) for a, b in zip(answers, both.labels, strict=True)]
+                )
+                is_new = np.arange(len(both)) < len(asked)
+                found["new"].append(float(hit[is_new].mean()))
+                found["known"].append(float(hit[~is_new].mean()))
+                found["half"].append(float(np.mean((proba[:, :way].sum(1) > 0.5) == is_new)))
+                sure.append(proba.max(1))
+                right.append(hit)
+                shares = clf.fit_shares(both.with_labels(None))
+                for rate in RATES:
+                    found[f"rejected_{100 * rate:.0f}"].append(float(np.mean(shares < rate)))
+                taken = set(few.labels.tolist())
+                others = data[np.isin(data.labels, [c for c in novel if c not in taken])]
+                if len(others):
+                    found["strangers_5"].append(float(np.mean(clf.rejected(others[:60], 0.05))))
+        row: dict[str, Any] = {"dataset": name}
+        row |= {key: 100 * float(np.mean(values)) for key, values in found.items() if values}
+        row["ece"] = calibration_error(np.concatenate(sure), np.concatenate(right))
+        rows.append(row)
+        print(f"{name}: new classes {row['new']:.1f} % right ({row['new_told']:.1f} if told), "
+              f"known {row['known']:.1f} ({row['known_told']:.1f}), half {row['half']:.1f}, "
+              f"calibration error {row['ece']:.3f}; rejected at 1, 5, 20 %: "
+              f"{row['rejected_1']:.1f}, {row['rejected_5']:.1f}, {row['rejected_20']:.1f} (of strangers, at 5 %: "
+              f"{row.get('strangers_5', NAN):.1f})", flush=True)  # fmt: skip
+    return {"rows": rows}
+
+
+def calibration_error(confidence: NDArray[Any], correct: NDArray[Any]) -> float:
+    """Expected calibration error of ten bins of equal width."""
+    place = np.minimum((10 * confidence).astype(int), 9)
+    bins = [np.bincount(place, weights, 10) for weights in (None, confidence, correct)]
+    return expected_calibration_error(np.array(bins, dtype=np.float64))
+
+
+def known_alone(clf: Marginal, queries: MultiViewData) -> NDArray[Any]:
+    """The known class of every query, if told that it is of one."""
+    assert isinstance(clf.base, FittedBase)
+    assert clf.base.known is not None
+    means, prepared = clf.base.known.classes, clf.base.prepared
+    asked = clf.scaled(queries.with_labels(None), prepared)
+    empty = tuple(view.new_zeros(1, 0, view.shape[1]) for view in asked.views)
+    batch = EpisodeBatch(
+        support=empty,
+        query=tuple(view[None] for view in asked.views),
+        support_mask=asked.mask.new_zeros(1, 0, asked.mask.shape[1]),
+        query_mask=asked.mask[None],
+        support_labels=torch.zeros(1, 0, dtype=torch.int64),
+        query_labels=None,
+        seeds=torch.zeros(1, dtype=torch.int64),
+        way=0,
+        view_names=asked.view_names,
+    )
+    fits = clf.typicality(means.added_to(batch), prepared.state)[0]
+    return np.array(means.labels)[fits.argmax(-1).numpy()]
+
+
+def few_base(options: argparse.Namespace) -> dict[str, Any]:
+    """Rejected shares of new-class queries with five base classes."""
+    rows = []
+    for name in options.datasets or ["handwritten", "scene15", "orl"]:
+        data = load(name)
+        shares: list[NDArray[Any]] = []
+        for repeat in range(options.splits * 2):
+            order = np.random.default_rng(repeat).permutation(len(data.classes))
+            clf = Marginal().fit_base(data[np.isin(data.codes, order[:5])])
+            queries = min(15, int(np.bincount(data.codes).min()) - 3)
+            task = task_of(name, way=3, shot=1 + repeat % 3, queries=queries, eta=0.3)
+            novel = data.classes[order[5:8]].tolist()
+            for episode in EpisodeSampler(data, task, novel).draw(0, 4):
+                clf.fit(data[episode.support[0]].with_mask(episode.support_mask[0]))
+                asked = data[episode.query[0]].with_mask(episode.query_mask[0])
+                shares.append(clf.fit_shares(asked.with_labels(None)))
+        row = {"dataset": name}
+        row |= {f"rejected_{100 * r:.0f}": 100 * float(np.mean(np.concatenate(shares) < r))
+                for r in RATES}  # fmt: skip
+        rows.append(row)
+        print(f"{name}, five base classes: rejected at 1, 5, 20 %: {row['rejected_1']:.1f}, "
+              f"{row['rejected_5']:.1f}, {row['rejected_20']:.1f}", flush=True)  # fmt: skip
+    return {"rows": rows}
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "cells": cells, "known": known, "few-base": few_base,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -465,3 +465,24 @@ def test_what_is_missing_is_filled_in(invoke: Invoke, tables: list[str], tmp_pat
     status, _, err = invoke("impute", "query", "--model", "other.model", "-o", "x")
     assert status == 2
     assert "only marginal can impute" in err
+
+
+def test_queries_may_be_of_base_classes_too(
+    invoke: Invoke, tables: list[str], tmp_path: Path
+) -> None:
+    assert invoke("fit", "--base", "base", "-o", "base.model")[0] == 0
+    given = ("--model", "base.model", "--support", "support", "-o", "p.csv", "--classes", "all")
+    for asked, share in (("base", 0.5), ("query", 0.5)):
+        status, _, err = invoke("predict", *given, "--query", asked, "--reject", "0.05")
+        assert status == 0, err
+        with (tmp_path / "p.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        known = [key for key in rows[0] if key.startswith("p_known")]
+        assert len(known) == 8
+        assert {"p_ague", "p_croup", "fit"} <= rows[0].keys()
+        mass = np.mean([sum(float(row[key]) for key in known) for row in rows])
+        assert mass > share if asked == "base" else mass < share
+        assert all((float(row["fit"]) < 0.05) == (row["rejected"] == "true") for row in rows)
+    status, _, err = invoke("predict", *given[:-1], "both", "--query", "query")
+    assert status == 2
+    assert "classes" in err

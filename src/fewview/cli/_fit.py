@@ -168,7 +168,7 @@ def impute(
 
 def why_not_reject(base: MultiViewData) -> str:
     """Why there is no threshold for rejecting; empty where there is one."""
-    from fewview.engine._rejection import FEWEST_SAMPLES, too_few_classes
+    from fewview.engine.open_world._playing import FEWEST_SAMPLES, too_few_classes
 
     large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
                 for code in range(len(base.classes)))  # fmt: skip

@@ -31,6 +31,8 @@ FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
     "the usual way",
     "fewview predict --model base.model --support support/ --query query/ -o p.csv --reject 0.05",
     "queries that look like none of the classes are called 'unknown'",
+    "fewview predict --model base.model --support support/ --query query/ -o p.csv --classes all",
+    "queries may be of base classes too",
     "fewview predict --method proto --support support.npz --query query.npz -o p.parquet",
     "without a model of base classes",
 )  # fmt: skip
@@ -87,6 +89,13 @@ def predict(
     reject_label: Annotated[
         str, typer.Option(help="What rejected queries are called.")
     ] = "unknown",
+    classes: Annotated[
+        str,
+        typer.Option(
+            metavar="new|all",
+            help="What samples may be: of the new classes, or of all, the base classes too.",
+        ),
+    ] = "new",
     explain: Annotated[
         bool,
         typer.Option(
@@ -117,9 +126,10 @@ def predict(
     """Classify samples and write labels with probabilities.
 
     The columns are id, label, p_CLASS for every class, views (which ones the sample has) and
-    rejected; for methods that look at queries together also probability_alone, the probability of
-    the most probable class if the sample were the only query. Labels are as in the supports; labels
-    of the queries are optional and only used to print the accuracy.
+    rejected; with --reject fit, the share of samples of a class that fit worse; for methods that
+    look at queries together also probability_alone, the probability of the most probable class if
+    the sample were the only query. Labels are as in the supports; labels of the queries are
+    optional and only used to print the accuracy.
 
     With --data, one folder or file is divided into known classes, supports and queries; the method
     is chosen on the known classes, and how many predictions will be right is told.
@@ -136,10 +146,10 @@ def predict(
     if data is not None:
         if model or support or query:
             _refuse("--data holds everything; leave out --model, --support and --query")
-        clf, divided, advice = _from_one_table(data, new, method, seconds, device, reading)
+        clf, divided, advice = _from_one_table(data, new, method, seconds, classes, device, reading)
         samples = divided.query
     else:
-        clf, samples = _from_parts(model, method, support, query, reject, device, reading)
+        clf, samples = _from_parts(model, method, support, query, reject, classes, device, reading)
     samples = samples.like(clf.prepared_.reference, query or "queries")
     _tell_unused(clf, samples)
     rows = clf.predictions(samples, reject, reject_label, alone=alone)
@@ -170,6 +180,7 @@ def _from_one_table(
     new: str | None,
     method: str | None,
     seconds: float,
+    classes: str,
     device: str,
     reading: dict[str, Any],
 ) -> tuple[Method, Divided, Advice | None]:
@@ -209,7 +220,7 @@ def _from_one_table(
     if parts.base is not None:
         task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
         clf.fit_base(parts.base, task=task)
-    clf.fit(parts.support)
+    clf.fit(parts.support, classes=classes)
     _tell_empty(clf, parts.query, "the supports" if parts.base is None else "the known classes")
     return clf, parts, advice
 
@@ -220,6 +231,7 @@ def _from_parts(
     support: str | None,
     query: str | None,
     reject: float | None,
+    classes: str,
     device: str,
     reading: dict[str, Any],
 ) -> tuple[Method, MultiViewData]:
@@ -247,7 +259,7 @@ def _from_parts(
         if clf.base is None:
             samples = _read_queries(query, reading)
             supports, samples = _read_alike(supports, samples)
-        clf.fit(supports)
+        clf.fit(supports, classes=classes)
     elif not hasattr(clf, "support_"):
         _refuse("give --support: a few labelled samples of every class")
     if samples is None:
