@@ -237,7 +237,8 @@ def known(options: argparse.Namespace) -> dict[str, Any]:
         print(f"{name}: new classes {row['new']:.1f} % right ({row['new_told']:.1f} if told), "
               f"known {row['known']:.1f} ({row['known_told']:.1f}), half {row['half']:.1f}, "
               f"calibration error {row['ece']:.3f}; rejected at 1, 5, 20 %: "
-              f"{row['rejected_1']:.1f}, {row['rejected_5']:.1f}, {row['rejected_20']:.1f} (of strangers, at 5 %: "
+              f"{row['rejected_1']:.1f}, {row['rejected_5']:.1f}, "
+              f"{row['rejected_20']:.1f} (of strangers, at 5 %: "
               f"{row.get('strangers_5', NAN):.1f})", flush=True)  # fmt: skip
     return {"rows": rows}
 

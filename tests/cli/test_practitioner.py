@@ -467,6 +467,20 @@ def test_what_is_missing_is_filled_in(invoke: Invoke, tables: list[str], tmp_pat
     assert "only marginal can impute" in err
 
 
+def test_sets_of_classes(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    given = ("--support", "support", "--query", "query", "-o", "p.csv", "--sets", "0.9")
+    assert invoke("fit", "--base", "base", "-o", "plain.model")[0] == 0
+    status, _, err = invoke("predict", "--model", "plain.model", *given)
+    assert status == 2
+    assert "fewview fit --sets" in err
+    assert invoke("fit", "--base", "base", "--shot", "2", "--sets", "-o", "base.model")[0] == 0
+    status, _, err = invoke("predict", "--model", "base.model", *given)
+    assert status == 0, err
+    with (tmp_path / "p.csv").open() as file:
+        for row in csv.DictReader(file):
+            assert row["label"] == row["set"].split("|")[0]
+
+
 def test_queries_may_be_of_base_classes_too(
     invoke: Invoke, tables: list[str], tmp_path: Path
 ) -> None:

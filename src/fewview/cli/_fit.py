@@ -63,6 +63,12 @@ def fit(
         bool,
         typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),
     ] = False,
+    sets: Annotated[
+        bool,
+        typer.Option(
+            "--sets", help="Also learn what 'predict --sets' needs, for tasks as given above."
+        ),
+    ] = False,
     device: Device = "cpu",
     force: Force = False,
     **reading: Any,
@@ -94,6 +100,8 @@ def fit(
     else:
         clf.fit_base(data, task=task)
         learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
+    if sets:
+        clf.calibrate_sets()
     clf.save(output, base_rows=base_rows)
     say(
         f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"

@@ -96,6 +96,13 @@ def predict(
             help="What samples may be: of the new classes, or of all, the base classes too.",
         ),
     ] = "new",
+    sets: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the column set: the classes that hold the true one with this probability, "
+            "such as 0.9; with --model, of 'fewview fit --sets'."
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -152,7 +159,7 @@ def predict(
         clf, samples = _from_parts(model, method, support, query, reject, classes, device, reading)
     samples = samples.like(clf.prepared_.reference, query or "queries")
     _tell_unused(clf, samples)
-    rows = clf.predictions(samples, reject, reject_label, alone=alone)
+    rows = clf.predictions(samples, reject, reject_label, alone=alone, sets=sets)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
     safe = spreadsheet_safe and form == "csv"
     written = [_written(row, form, safe) for row in rows]

@@ -121,6 +121,7 @@ class Writer:
             "prepared": self.prepared(base.prepared, "base"),
             "thresholds": None,
             "known": self.value(base.known, "known"),
+            "sets": self.value(base.sets, "sets"),
             "n_samples": base.n_samples,
             "rows": None,
             "sample": None,
@@ -253,6 +254,7 @@ class Reader:
             if limits is None
             else Thresholds(tuple(limits["shots"]), self.array(limits["quantiles"], "f")),
             known=self.value(value.get("known")),  # not in files of earlier versions
+            sets=self.value(value.get("sets")),
             n_samples=value["n_samples"],
             sample=sample,
         )

@@ -15,6 +15,7 @@ from fewview.engine._contract import Contract
 from fewview.engine._state import Prepared
 from fewview.engine.open_world._known import Known, usual_known
 from fewview.engine.open_world._rejection import Thresholds, usual_thresholds
+from fewview.engine.open_world._sets import SetLimits
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
@@ -74,6 +75,7 @@ class FittedBase:
         rows: the base set itself; None where only what was learnt is known.
         thresholds: of rejection, by wanted false-reject rate; None where there are none.
         known: base classes as classes of queries; None where that cannot be learnt.
+        sets: limits of sets of classes; None unless they were asked for.
         n_samples: size of the base set.
         sample: some of its samples, where it came in parts and the rows were not kept.
         stream: the sums of a base set that came in parts; not written to files.
@@ -95,6 +97,7 @@ class FittedBase:
     rows: MultiViewData | None = None
     thresholds: Thresholds | None = None
     known: Known | None = None
+    sets: SetLimits | None = None
     n_samples: int = 0
     sample: MultiViewData | None = None
     stream: Stream | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from fewview.engine._state import Prepared
 from fewview.engine._streaming import BaseStream
 from fewview.engine.open_world._known import Known, learn_known
 from fewview.engine.open_world._rejection import joined_labels
+from fewview.engine.open_world._sets import SetLimits, learn_sets
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
@@ -262,16 +264,20 @@ class Fitting(_Learnt, Contract):
         self.support_ = support.like(prepared.reference, "support")
         return self
 
-    def _prepared_for(self, support: MultiViewData) -> Prepared:
-        if isinstance(self.base, FittedBase):
-            fitted = self.base = self.base.fitted_for(self)
-            return fitted.prepared.to(self.torch_device)
-        task = TaskSpec(
+    def _own_task(self, support: MultiViewData) -> TaskSpec:
+        """The task that supports are of."""
+        return TaskSpec(
             way=max(2, len(support.classes)),
             shot=int(np.bincount(support.codes).min()),
             eta=support.missing_rate,
             missing=MissingRule(kind="patterns", patterns=np.asarray(support.mask)),
         )
+
+    def _prepared_for(self, support: MultiViewData) -> Prepared:
+        if isinstance(self.base, FittedBase):
+            fitted = self.base = self.base.fitted_for(self)
+            return fitted.prepared.to(self.torch_device)
+        task = self._own_task(support)
         rows = support
         if self.base is not None:
             base = as_data(self.base)
@@ -301,6 +307,42 @@ class Fitting(_Learnt, Contract):
             task, learnt = self.base.task, self.base.prepared
         with self._seeded():
             return learn_known(self, rows, task, learnt)
+
+    def calibrate_sets(self: Self) -> Self:
+        """Learn what `predict_sets` needs from the base set now, so that it is saved too.
+
+        For the task that `fit_base` was given. `predict_sets` does it by itself where the base
+        samples are here.
+
+        Example:
+            >>> from fewview import Proto
+            >>> from fewview.engine import synthetic_data
+            >>> base, novel = synthetic_data()
+            >>> Proto().fit_base(base).calibrate_sets().base.sets.way
+            3
+        """
+        if not isinstance(self.base, FittedBase):
+            raise FewviewError(
+                "call fit_base first: sets of classes are calibrated on base classes"
+            )
+        fitted = self.base.fitted_for(self)
+        self.base = replace(fitted, sets=self._learnt_sets(fitted.task))
+        return self
+
+    def _learnt_sets(self, task: TaskSpec) -> SetLimits:
+        if isinstance(self.base, FittedBase):
+            rows, state = self.base.samples, self.base.prepared.state
+        else:
+            rows = None if self.base is None else as_data(self.base)
+            state = self.prepared_.state
+        if rows is None or rows.labels is None:
+            raise FewviewError(
+                "sets of classes are calibrated on base classes, and their samples are not here; "
+                "call fit_base with them, and calibrate_sets before save ('fewview fit --sets')"
+            )
+        with self._seeded():
+            found: SetLimits = learn_sets(self.settled(state), rows, task)
+        return found
 
     @property
     def n_features_in_(self) -> int:

@@ -37,6 +37,7 @@ from fewview.engine.open_world._rejection import (
     set_thresholds,
     with_label,
 )
+from fewview.engine.open_world._sets import check_coverage
 from fewview.ground._draws import combine, stream_key
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.numerics._batch import EpisodeBatch
@@ -316,6 +317,50 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         label = rejection_label(self.classes_, reject_label)
         return with_label(out, self.rejected(X, reject), label)
 
+    def predict_sets(self, X: Any, coverage: float = 0.9) -> list[list[Any]]:
+        """Sets of classes that hold the true one with a stated probability.
+
+        The limit is set on tasks in which base classes play new ones, with the way, shots and gaps
+        of these supports, for every pattern of views (conformal prediction). The promise is about
+        queries on the whole, of new classes that differ as base classes do.
+
+        Args:
+            X: queries, as for `predict`.
+            coverage: the probability, such as 0.9.
+
+        Returns:
+            For every query its classes, the most probable one first; never none.
+
+        Example:
+            >>> from fewview import Proto
+            >>> from fewview.engine import synthetic_data
+            >>> base, novel = synthetic_data()
+            >>> clf = Proto().fit_base(base).fit(novel[::5])
+            >>> len(clf.predict_sets(novel[1:4], 0.8))
+            3
+        """
+        query = self._queries(X)
+        return self._sets_of(self.predict_proba(X), np.asarray(query.mask), coverage)
+
+    def _sets_of(
+        self, proba: FloatArray, mask: NDArray[np.bool_], coverage: float
+    ) -> list[list[Any]]:
+        check_coverage(coverage)
+        if getattr(self, "known_", None) is not None:
+            raise FewviewError(
+                'sets are calibrated for new classes alone; fit with classes="new" for them'
+            )
+        kept = self.base.sets if isinstance(self.base, FittedBase) else None
+        if kept is None:
+            kept = self._learnt_sets(self._own_task(self.support_))
+        logs = np.log(np.maximum(proba, 1e-300))
+        inside = logs >= logs.max(1, keepdims=True) - kept.at(coverage, mask)[:, None] - 1e-12
+        order, names = np.argsort(-proba, axis=1, kind="stable"), self.classes_.tolist()
+        return [
+            [names[place] for place in row if has[place]]
+            for row, has in zip(order.tolist(), inside, strict=True)
+        ]
+
     def predictions(
         self,
         X: Any,
@@ -323,6 +368,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         reject_label: Hashable = None,
         *,
         alone: bool = False,
+        sets: float | None = None,
     ) -> list[dict[str, Any]]:
         """One row per query: its id, label, probabilities and views, as the command line writes it.
 
@@ -331,6 +377,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             reject: see `predict`.
             reject_label: see `predict`.
             alone: add `probability_alone` also where every query takes one more pass.
+            sets: add `set`, the classes that hold the true one with this probability, with `|`
+                between them; see `predict_sets`.
 
         Returns:
             Dicts with the keys id (the number of the row without ids), label, p_<class>, views,
@@ -355,6 +403,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             fits = self.fit_shares(query)
             gone = (fits < reject).tolist()
         unknown = None if reject is None else rejection_label(self.classes_, reject_label)
+        known = query.like(self.prepared_.reference, "query").mask
+        chosen = None if sets is None else self._sets_of(proba, np.asarray(known), sets)
         ids = range(len(query)) if query.ids is None else query.ids.tolist()
         classes = self.classes_.tolist()
         rows = []
@@ -369,6 +419,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             entry["rejected"] = gone[row]
             if fits is not None:
                 entry["fit"] = round(float(fits[row]), 4)
+            if chosen is not None:
+                entry["set"] = "|".join(map(str, chosen[row]))
             if by_itself is not None:
                 entry["probability_alone"] = round(float(by_itself[row, best]), 6)
             rows.append(entry)

@@ -193,7 +193,7 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
                 task, way=len(drawn), shot=shot, queries=min(QUERIES, room),
                 query_counts="balanced",
             )  # fmt: skip
-            for episodes in _with_gaps(pool, shape, f"rejection {number}"):
+            for episodes in with_gaps(pool, shape, f"rejection {number}"):
                 batch = tensors.gather(episodes)
                 batch, rows = _with_known_queries(batch, asked, usable)
                 with torch.no_grad():
@@ -273,7 +273,9 @@ def _with_known_queries(
     return replace(batch, query=query, query_mask=everyone, query_labels=None), rows
 
 
-def _with_gaps(data: MultiViewData, task: TaskSpec, name: str) -> list[Episodes]:
+def with_gaps(
+    data: MultiViewData, task: TaskSpec, name: str, count: int = EPISODES
+) -> list[Episodes]:
     """Tasks whose supports have the task's own gaps, and whose queries have them, none, or many.
 
     Queries with any number of views should occur; supports should look as they will.
@@ -281,12 +283,12 @@ def _with_gaps(data: MultiViewData, task: TaskSpec, name: str) -> list[Episodes]
     if not data.mask.all():
         # Samples come with their own gaps; drawing such gaps again would double them.
         task = replace(task, missing=MissingRule(), eta=0.0)
-    usual = EpisodeSampler(data, task, name=name).draw(0, EPISODES)
+    usual = EpisodeSampler(data, task, name=name).draw(0, count)
     out = [usual]
     for eta in (0.0, 0.75 * largest_rate(data.n_views)) if data.n_views > 1 else ():
         other = replace(task, missing=MissingRule(), eta=eta)
         # The same samples: an episode's samples do not depend on its gaps.
-        mask = EpisodeSampler(data, other, name=name).draw(0, EPISODES).query_mask
+        mask = EpisodeSampler(data, other, name=name).draw(0, count).query_mask
         out.append(replace(usual, query_mask=mask))
     return out
 
