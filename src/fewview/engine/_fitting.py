@@ -319,7 +319,7 @@ class Fitting(_Learnt, Contract):
             >>> from fewview.engine import synthetic_data
             >>> base, novel = synthetic_data()
             >>> Proto().fit_base(base).calibrate_sets().base.sets.way
-            3
+            2
         """
         if not isinstance(self.base, FittedBase):
             raise FewviewError(

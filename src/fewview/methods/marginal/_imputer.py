@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from fewview.engine._parameters import check_numbers
-from fewview.methods.marginal._cells import conditional_rows, rows_with_empty
 from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._empty_cells import conditional_rows, rows_with_empty
 from fewview.methods.marginal._model import Gaussians
 from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.numerics._batch import ViewTensors
@@ -27,8 +27,8 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fill missing views and empty cells with their conditional mean given all that is there.
 
     The Gaussian model of `Marginal`: a sample of an unknown class has covariance S + B, and outside
-    the kept principal components of a view a sphere, as `_cells.py` states. `Marginal.impute` does
-    the same with what a model has learnt.
+    the kept principal components of a view a sphere, as `_empty_cells.py` states.
+    `Marginal.impute` does the same with what a model has learnt.
 
     Args:
         components: most principal components of a view.

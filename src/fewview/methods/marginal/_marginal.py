@@ -23,8 +23,8 @@ from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewWarning
 from fewview.ground._memory import LRUCache, cached
-from fewview.methods.marginal._cells import column_filled, has_empty_cells
 from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._imputer import impute
 from fewview.methods.marginal._model import predictive_scores

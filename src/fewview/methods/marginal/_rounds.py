@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from fewview.engine._state import State
-from fewview.methods.marginal._cells import fill_cells, has_empty_cells, see_cells
 from fewview.methods.marginal._covariances import Moments
+from fewview.methods.marginal._empty_cells import fill_cells, has_empty_cells, see_cells
 from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
