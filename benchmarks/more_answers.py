@@ -528,7 +528,8 @@ def page(record: dict[str, Any]) -> str:
     if "sensor" in record:
         out.append(
             "## A new sensor\n\nA view that the base set lacks and supports and queries have, five "
-            "shots; accuracy without it and with it. `marginal` leaves it out with a warning:\n"
+            "shots; accuracy without it and with it. It is scaled and, by `marginal`, modelled by "
+            "what the supports say about it:\n"
         )
         lines = [[r["dataset"], r["view"], r["method"], r["without"], r["with"]]
                  for r in record["sensor"]["rows"]]  # fmt: skip

@@ -264,13 +264,15 @@ class Fitting(_Learnt, Contract):
         self.support_ = support.like(prepared.reference, "support")
         return self
 
-    def _own_task(self, support: MultiViewData) -> TaskSpec:
-        """The task that supports are of."""
+    def _own_task(self, support: MultiViewData, n_views: int | None = None) -> TaskSpec:
+        """The task that supports are of; as for base samples with the first `n_views` views."""
+        mask = np.asarray(support.mask)[:, :n_views]
+        mask = mask[mask.any(axis=1)]
         return TaskSpec(
             way=max(2, len(support.classes)),
             shot=int(np.bincount(support.codes).min()),
-            eta=support.missing_rate,
-            missing=MissingRule(kind="patterns", patterns=np.asarray(support.mask)),
+            eta=float(1 - mask.mean()),
+            missing=MissingRule(kind="patterns", patterns=mask),
         )
 
     def _prepared_for(self, support: MultiViewData) -> Prepared:
@@ -329,7 +331,8 @@ class Fitting(_Learnt, Contract):
         self.base = replace(fitted, sets=self._learnt_sets(fitted.task))
         return self
 
-    def _learnt_sets(self, task: TaskSpec) -> SetLimits:
+    def _learnt_sets(self, task: TaskSpec | None = None) -> SetLimits:
+        """Limits of sets for a task, or for the one that the supports are of."""
         if isinstance(self.base, FittedBase):
             rows, state = self.base.samples, self.base.prepared.state
         else:
@@ -341,6 +344,7 @@ class Fitting(_Learnt, Contract):
                 "call fit_base with them, and calibrate_sets before save ('fewview fit --sets')"
             )
         with self._seeded():
+            task = task or self._own_task(self.support_, rows.n_views)
             found: SetLimits = learn_sets(self.settled(state), rows, task)
         return found
 

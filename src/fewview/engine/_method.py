@@ -352,7 +352,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             )
         kept = self.base.sets if isinstance(self.base, FittedBase) else None
         if kept is None:
-            kept = self._learnt_sets(self._own_task(self.support_))
+            kept = self._learnt_sets()
         logs = np.log(np.maximum(proba, 1e-300))
         inside = logs >= logs.max(1, keepdims=True) - kept.at(coverage, mask)[:, None] - 1e-12
         order, names = np.argsort(-proba, axis=1, kind="stable"), self.classes_.tolist()

@@ -82,6 +82,10 @@ class KnownMeans(State):
     def added_to(self, batch: EpisodeBatch) -> EpisodeBatch:
         """The tasks with these classes after their own."""
         count = len(self.labels)
+        means, mask = self.means, self.mask
+        for view in range(len(means), batch.n_views):  # that only supports have
+            means = (*means, means[0].new_zeros(count, batch.support[view].shape[-1]))
+            mask = torch.cat([mask, torch.zeros_like(mask[:, :1])], dim=1)
 
         def more(own: Tensor, other: Tensor) -> Tensor:
             return torch.cat([own, other.to(own).expand(batch.n_tasks, *other.shape)], dim=1)
@@ -92,8 +96,8 @@ class KnownMeans(State):
             weights = batch.support_weights
         return replace(
             batch,
-            support=tuple(map(more, batch.support, self.means)),
-            support_mask=more(batch.support_mask, self.mask),
+            support=tuple(map(more, batch.support, means)),
+            support_mask=more(batch.support_mask, mask),
             support_labels=more(batch.support_labels, labels),
             support_weights=more(weights, self.weights),
             way=batch.way + count,

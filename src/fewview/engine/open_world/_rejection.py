@@ -56,7 +56,9 @@ class Thresholds:
 
     def _rows(self, shots: NDArray[Any], n_views: NDArray[Any]) -> FloatArray:
         place = np.abs(np.asarray(shots)[:, None] - np.array(self.shots)).argmin(axis=1)
-        out: FloatArray = self.quantiles[place, np.asarray(n_views) - 1]  # [n, levels]
+        # Supports may have views that base classes lack.
+        known = np.minimum(n_views, self.quantiles.shape[1]) - 1
+        out: FloatArray = self.quantiles[place, known]  # [n, levels]
         return out
 
 

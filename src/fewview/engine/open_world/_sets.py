@@ -60,7 +60,8 @@ class SetLimits(State):
 
     def at(self, coverage: float, mask: NDArray[np.bool_]) -> FloatArray:
         """Limits of queries with these views, bool [n, V]: [n]."""
-        rows = self.of_counts[mask.sum(1) - 1]
+        mask = mask[:, : len(self.of_counts)]  # without views that only supports have
+        rows = self.of_counts[np.maximum(mask.sum(1), 1) - 1]
         for pattern, limits in zip(self.patterns.numpy(), self.of_patterns, strict=True):
             rows = np.where((mask == pattern).all(1)[:, None], limits, rows)
         return np.array([np.interp(1 - coverage, LEVELS, row) for row in rows], dtype=np.float64)

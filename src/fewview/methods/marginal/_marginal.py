@@ -9,6 +9,7 @@ from functools import wraps
 from threading import Lock
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -45,7 +46,7 @@ from fewview.methods.marginal._settings import (
     SettingsChoice,
     choose_settings,
 )
-from fewview.methods.marginal._unlabelled import gaussians_alone
+from fewview.methods.marginal._unlabelled import beside, gaussians_alone
 from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
@@ -330,6 +331,26 @@ class Marginal(Method):
         if sample is not None and self.transductive:
             profile = learn_profile(sample, projection, task.way, settings.components, seed)
         return MarginalState(projection, model, settings, profile)
+
+    @property
+    def takes_new_views(self) -> bool:
+        """A view that base classes lack has a model of its own, from the supports."""
+        return True
+
+    def with_new_views(self, prepared: Prepared, support: MultiViewData) -> Prepared:
+        """What was learnt, and views that only supports have, as if there were no base set."""
+        out = super().with_new_views(prepared, support)
+        known = prepared.reference.view_names
+        new = [view for view in out.reference.view_names if view not in known]
+        if not new:
+            return out
+        there = support.mask[:, [view in new for view in support.view_names]].any(axis=1)
+        rows = out.scaling.transform(support[there].select_views(new), np.float64, True)
+        more = gaussians_alone(column_filled(rows), COMPONENTS_ALONE)
+        state = cast(MarginalState, prepared.to("cpu").state).to("cpu", torch.float64)
+        projection, model = beside((state.projection, state.model), more)
+        state = replace(state, projection=projection, model=model)
+        return replace(out, state=state.to(self.torch_device, self.torch_dtype))
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
