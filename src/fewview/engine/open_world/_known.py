@@ -34,7 +34,7 @@ from fewview.samples._data import MultiViewData
 # A number of shots with fewer queries of either half than this tells nothing.
 FEWEST = 20
 # Factors of fits that are tried for the probabilities of known classes, over the spread of fits.
-FACTORS = np.geomspace(0.05, 50.0, 40)
+FACTORS = np.geomspace(0.05, 50.0, 20)
 FloatArray = NDArray[np.float64]
 
 

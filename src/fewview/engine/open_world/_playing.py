@@ -37,7 +37,7 @@ FEWEST_SAMPLES = 4
 FEWEST_LARGE = 2
 N_FOLDS = 4
 # Folds where one class at a time plays a new one.
-MOST_FOLDS = 8
+MOST_FOLDS = 6
 EPISODES = 8
 QUERIES = 15
 MOST_WAYS = 5
@@ -45,7 +45,7 @@ MOST_SAMPLES = 20_000
 SHOTS = (1, 2, 3, 5, 10)
 # Of the classes that stay known: how many are looked at, samples of one that are held out, the
 # share of them, and queries of a task that are drawn from those.
-MOST_KNOWN, MOST_HELD, HELD_SHARE, KNOWN_QUERIES = 20, 15, 1 / 3, 20
+MOST_KNOWN, MOST_HELD, HELD_SHARE, KNOWN_QUERIES = 20, 15, 1 / 3, 10
 # The mean of a known class counts as so many supports at most: it is sure enough then, and classes
 # of different sizes share their matrices.
 MOST_WEIGHT = 20
@@ -172,6 +172,7 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
         method = clone(method).set_params(transductive=False)
     way = max(1, min(MOST_WAYS, n_classes // 5))
     n_folds = N_FOLDS if way > 1 else min(len(large), MOST_FOLDS)
+    count = EPISODES if way > 1 else EPISODES // 2
     position = {label: code for code, label in enumerate(base.classes.tolist())}
     parts: list[tuple[NDArray[Any], ...]] = []
     among: list[tuple[FloatArray, NDArray[np.int64]]] = []
@@ -197,7 +198,7 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
                 task, way=len(drawn), shot=shot, queries=min(QUERIES, room),
                 query_counts="balanced",
             )  # fmt: skip
-            for episodes in with_gaps(pool, shape, f"rejection {number}"):
+            for episodes in with_gaps(pool, shape, f"rejection {number}", count):
                 batch = tensors.gather(episodes)
                 batch, rows = _with_known_queries(batch, asked, usable)
                 with torch.no_grad():

@@ -43,23 +43,26 @@ class Thresholds:
 
     def at(self, rate: float, shots: NDArray[Any], n_views: NDArray[Any]) -> FloatArray:
         """Smallest typicality that is not rejected, by shots and views of the queries, [n]."""
-        rows = self._rows(shots, n_views)
+        rows = self.quantiles[self._places(shots, n_views)]  # [n, levels]
         return np.array([np.interp(rate, LEVELS, row) for row in rows], dtype=np.float64)
 
     def share_below(
         self, fit: FloatArray, shots: NDArray[Any], n_views: NDArray[Any]
     ) -> FloatArray:
         """Share of samples of these classes that fit worse, [n]: below a rate they are rejected."""
-        rows = self._rows(shots, n_views)
-        found = [np.interp(value, row, LEVELS) for value, row in zip(fit, rows, strict=True)]
-        return np.array(found, dtype=np.float64)
+        place, known = self._places(shots, n_views)
+        out = np.empty(len(fit))
+        for row in np.ndindex(self.quantiles.shape[:2]):
+            which = (place == row[0]) & (known == row[1])
+            out[which] = np.interp(fit[which], self.quantiles[row], LEVELS)
+        return out
 
-    def _rows(self, shots: NDArray[Any], n_views: NDArray[Any]) -> FloatArray:
+    def _places(
+        self, shots: NDArray[Any], n_views: NDArray[Any]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         place = np.abs(np.asarray(shots)[:, None] - np.array(self.shots)).argmin(axis=1)
         # Supports may have views that base classes lack.
-        known = np.minimum(n_views, self.quantiles.shape[1]) - 1
-        out: FloatArray = self.quantiles[place, known]  # [n, levels]
-        return out
+        return place, np.minimum(n_views, self.quantiles.shape[1]) - 1
 
 
 def check_reject(rate: Any) -> None:
