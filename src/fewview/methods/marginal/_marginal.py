@@ -29,9 +29,10 @@ from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._imputer import impute
 from fewview.methods.marginal._model import predictive_scores
-from fewview.methods.marginal._outside import DIRECTIONS, learn_profile
+from fewview.methods.marginal._outside import DIRECTIONS, learn_profile, play_new, wide_views
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._reasons import explain_queries
+from fewview.methods.marginal._remainder import learn_remainder
 from fewview.methods.marginal._rounds import (
     MarginalState,
     Rule,
@@ -185,7 +186,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "default"
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
 
@@ -327,10 +328,12 @@ class Marginal(Method):
         """The model from sums; settings are those that `chosen_for` chose, given or stated."""
         settings, projection = self.resolved(len(statistics.labels)), statistics.projection
         model = restructured(statistics.moments(), settings, self.structure)
-        profile = None
-        if sample is not None and self.transductive:
-            profile = learn_profile(sample, projection, task.way, settings.components, seed)
-        return MarginalState(projection, model, settings, profile)
+        if sample is None:
+            return MarginalState(projection, model, settings)
+        wide = wide_views(projection)
+        folds = play_new(sample, wide, task.way, settings.components, seed)
+        profile = learn_profile(folds, wide, task.way, seed) if self.transductive else None
+        return MarginalState(projection, model, settings, profile, learn_remainder(folds, wide))
 
     @property
     def takes_new_views(self) -> bool:

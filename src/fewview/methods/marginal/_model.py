@@ -102,12 +102,17 @@ class Evidence:
     support_pattern: Tensor  # int64 [T, N_S], positions in `information`
     query_pattern: Tensor  # int64 [T, N_Q]
     outside: Outside | None = None  # what directions of the tasks themselves say
+    remainder: Tensor | None = None  # scores by what is left over of rows, [T, N_Q, C]
 
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks."""
         names = ("support", "query", "support_pattern", "query_pattern")
-        outside = None if self.outside is None else self.outside.tasks(key)
-        return replace(self, outside=outside, **{name: getattr(self, name)[key] for name in names})
+        found = {name: getattr(self, name)[key] for name in names}
+        if self.outside is not None:
+            found["outside"] = self.outside.tasks(key)
+        if self.remainder is not None:
+            found["remainder"] = self.remainder[key]
+        return replace(self, **found)
 
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""

@@ -27,6 +27,7 @@ from fewview.methods.marginal._model import (
 )
 from fewview.methods.marginal._outside import Profile, find_outside
 from fewview.methods.marginal._projection import Projection
+from fewview.methods.marginal._remainder import Remainder
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._sinkhorn import balanced_softmax
@@ -44,7 +45,10 @@ LOOSE = 1e-3
 # development sets (docs/marginal.md).
 EVEN = 0.9
 PSEUDO = 2.0
-EVIDENCE, DOUBT = 0.5, 1.0
+EVIDENCE, DOUBT = 0.2, 4.0
+# What is left over of supports and queries counts so much in the rounds, where directions of the
+# task say part of it again; chosen on the same sets.
+REPEATED = 0.5
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,14 @@ class MarginalState(State):
         model: mean and covariances.
         settings: with which queries are scored.
         profile: of directions outside the projection; None where there are none to be used.
+        remainder: what is outside, for queries by themselves; likewise.
     """
 
     projection: Projection
     model: Gaussians
     settings: Settings
     profile: Profile | None = None
+    remainder: Remainder | None = None
 
 
 @dataclass(frozen=True)
@@ -135,13 +141,20 @@ def score_alone(
 ) -> tuple[Evidence, Tensor, Tensor]:
     """What the samples say, supports' weights, and the scores of every query by itself."""
     evidence, members = evidence_of(batch, state, rule, kept), batch.one_hot()
-    if state.profile is not None and rule.structure == "full" and together(batch.n_query, rule):
+    if rule.scoring == "predictive":
+        scores = predictive_scores(evidence, members)
+    else:
+        scores = variational_scores(evidence, posterior(evidence, members))[0]
+    if rule.structure != "full" or (state.profile is None and state.remainder is None):
+        return evidence, members, scores
+    if state.remainder is not None:
+        more = state.remainder.predictive(batch, state.projection)
+        evidence, scores = replace(evidence, remainder=more), scores + more
+    if state.profile is not None and together(batch.n_query, rule):
         # These come from all rows of the task, so they take part in the rounds only.
         outside = find_outside(filled_cells(batch, state), state.projection, state.profile)
         evidence = replace(evidence, outside=outside)
-    if rule.scoring == "predictive":
-        return evidence, members, predictive_scores(evidence, members)
-    return evidence, members, variational_scores(evidence, posterior(evidence, members))[0]
+    return evidence, members, scores
 
 
 def together(n_query: int, rule: Rule) -> bool:
@@ -155,8 +168,6 @@ def score_together(
     """Use the queries together where that is wanted and possible; calibrate."""
     if not together(scores.shape[1], rule):
         return settings.calibration * scores
-    if evidence.outside is not None:
-        scores = scores + evidence.outside.predictive(members)
     given = (evidence, members, scores, settings, rule.n_iter)
     if settings.balance is not None:
         return settings.calibration * _rounds(*given, settings.balance)[0]
@@ -208,6 +219,9 @@ def _rounds(
         if evidence.outside is not None:
             more, rest = evidence.outside.variational(members, weights)
             scores, normaliser = scores + more, normaliser + rest
+        if evidence.remainder is not None:
+            more = REPEATED * evidence.remainder
+            scores, normaliser = scores + more, normaliser + (weights * more).sum(1)
         masses = r.sum(1)
         prior = -n_query * math.log(way) if balance is not None else log_dirichlet(masses)
         out[open_tasks], before, ends[open_tasks] = scores, r, potentials
