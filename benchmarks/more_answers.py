@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -460,11 +461,12 @@ def main() -> None:
     parser.add_argument("--datasets", type=lambda text: text.split(","), default=None)
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=10)
+    parser.add_argument("--output", type=Path, default=PAGE, help="of page")
     options = parser.parse_args()
     warnings.simplefilter("ignore", FewviewWarning)
     if options.part == "page":
         record = json.loads(RECORD.read_text(encoding="utf-8"))
-        PAGE.write_text(page(record), encoding="utf-8")
+        options.output.write_text(page(record), encoding="utf-8")
         return
     keep(options.part, PARTS[options.part](options), options)
 
@@ -547,7 +549,9 @@ def page(record: dict[str, Any]) -> str:
         lines = [[r["dataset"], r["kind"], r["chosen"], r["accuracy"], r["best"],
                   r["best_accuracy"]] for r in rows]  # fmt: skip
         out.append(table(["data set", "queries", "first choice", "", "best", ""], lines))
-    return "\n\n".join(out) + "\n"
+    whole = "\n\n".join(part.rstrip() for part in out)
+    lines = (x if x.startswith("|") else fill(x, 100) for x in whole.splitlines())
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
