@@ -516,6 +516,7 @@ def page(record: dict[str, Any]) -> str:
                   r.get("strangers_5", "")] for r in record["known"]["rows"]]  # fmt: skip
         out.append(table(["data set", "new", "told", "known", "told", "half", "error", "1 %",
                           "5 %", "20 %", "others"], lines))  # fmt: skip
+        out += [record["known"]["note"]] if "note" in record["known"] else []
     if "few-base" in record:
         out.append(
             "Rejected shares with five base classes, one to three shots, missing rate 0.3 (before: "
