@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from scipy.stats import multivariate_normal
 
 from fewview import EpisodeSampler, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.datasets import class_split, get_spec, load
+from fewview.datasets._catalogue import data_folder, names
+from fewview.datasets._splits import draw_split
 from fewview.engine._fitted import FittedBase
 from fewview.evaluate._advice import give_advice
 from fewview.methods.marginal import Marginal
@@ -53,9 +56,17 @@ def task_of(name: str, **changes: Any) -> TaskSpec:
 
 def parted(name: str, split: int) -> tuple[MultiViewData, list[Any], MultiViewData]:
     """Data, novel classes and base samples of a class split."""
-    data = load(name)
-    classes = class_split(name, split)
-    return data, list(classes.novel), data[np.isin(data.labels, classes.base)]
+    if name in names():
+        data, classes = load(name), class_split(name, split)
+        return data, list(classes.novel), data[np.isin(data.labels, classes.base)]
+    folder = Path(data_folder(None))
+    path = folder / name if (folder / name).is_dir() else folder / f"{name}.npz"
+    data = MultiViewData.read(path).without_ids().with_name(name)
+    labels = data.classes.tolist()
+    n_base = min(round(0.6 * len(labels)), len(labels) - 2)
+    divided = draw_split(labels, n_base, len(labels) - n_base, split, 0, name)
+    known = np.isin(data.labels.astype(str), [str(label) for label in divided.base])
+    return data, list(divided.novel), data[known]
 
 
 def say(text: str) -> None:
@@ -404,15 +415,15 @@ def advice(options: argparse.Namespace) -> dict[str, Any]:
         for kind in KINDS:
             for split in range(options.splits):
                 data, novel, base = parted(name, split)
-                spec = get_spec(name)
                 smallest = int(np.bincount(data.codes[data.codes >= 0]).min())
-                # As many new classes as the advice can play with, and queries that all have.
-                way = max(2, min(spec.way, len(base.classes) - 2, len(novel)))
+                # As many new classes as base classes can play, and queries that all have.
+                play = len(base.classes) - min(round(0.6 * len(base.classes)),
+                                               len(base.classes) - 2)  # fmt: skip
+                way = max(2, min(5, play, len(novel)))
                 queries = max(2, min(15, (smallest - 1) // (1 if kind == "balanced" else way)))
                 said = give_advice(
                     base.without_ids().with_name(name), methods=",".join(CANDIDATES), shot=1,
-                    way=min(way, max(2, len(base.classes) // 2)), queries=queries,
-                    splits=3, episodes=options.tasks, query_counts=kind,
+                    way=way, queries=queries, splits=3, episodes=options.tasks, query_counts=kind,
                 )  # fmt: skip
                 task = TaskSpec(way=way, shot=1, queries=queries, query_counts=kind)
                 episodes = EpisodeSampler(data, task, novel).draw(0, 2 * options.tasks)
@@ -460,11 +471,12 @@ def main() -> None:
     parser.add_argument("--datasets", type=lambda text: text.split(","), default=None)
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=10)
+    parser.add_argument("--output", type=Path, default=PAGE, help="of page")
     options = parser.parse_args()
     warnings.simplefilter("ignore", FewviewWarning)
     if options.part == "page":
         record = json.loads(RECORD.read_text(encoding="utf-8"))
-        PAGE.write_text(page(record), encoding="utf-8")
+        options.output.write_text(page(record), encoding="utf-8")
         return
     keep(options.part, PARTS[options.part](options), options)
 
@@ -504,6 +516,7 @@ def page(record: dict[str, Any]) -> str:
                   r.get("strangers_5", "")] for r in record["known"]["rows"]]  # fmt: skip
         out.append(table(["data set", "new", "told", "known", "told", "half", "error", "1 %",
                           "5 %", "20 %", "others"], lines))  # fmt: skip
+        out += [record["known"]["note"]] if "note" in record["known"] else []
     if "few-base" in record:
         out.append(
             "Rejected shares with five base classes, one to three shots, missing rate 0.3 (before: "
@@ -547,7 +560,9 @@ def page(record: dict[str, Any]) -> str:
         lines = [[r["dataset"], r["kind"], r["chosen"], r["accuracy"], r["best"],
                   r["best_accuracy"]] for r in rows]  # fmt: skip
         out.append(table(["data set", "queries", "first choice", "", "best", ""], lines))
-    return "\n\n".join(out) + "\n"
+    whole = "\n\n".join(part.rstrip() for part in out)
+    lines = (x if x.startswith("|") else fill(x, 100) for x in whole.splitlines())
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

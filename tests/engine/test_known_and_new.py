@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,16 @@ def test_levels_hold_for_a_class_that_was_left_out() -> None:
             plain.append(np.mean(values[5] < np.quantile(values[:5], rate)) - rate)
     assert abs(np.mean(honest)) < 0.02
     assert np.mean(plain) > 0.02
+
+
+def test_one_view_is_enough_to_tell_halves_apart() -> None:
+    """The number of views is then the same for all queries, and says nothing."""
+    whole = world(1, 16, 30, 0.0).select_views(["c"])
+    asked = np.arange(len(whole)) % 30 >= 20
+    new = world(2, 4, 40, 0.0).select_views(["c"])
+    few = np.arange(len(new)) % 40 < 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the regression has settled
+        clf = create("proto").fit_base(whole[~asked]).fit(new[few], classes="all")
+    for half, share in ((whole[asked], 0.0), (new[~few], 1.0)):
+        assert abs(clf.predict_proba(half)[:, :4].sum(1).mean() - share) < 0.35

@@ -145,9 +145,12 @@ def usual_known(
 def _gate(found: Played, rows: NDArray[np.bool_]) -> FloatArray:
     """Logistic regression of being new, both halves counting alike."""
     table = np.stack([found.best_new[rows], found.best_known[rows], found.views[rows]], axis=1)
-    scale = np.maximum(table.std(axis=0), 1e-12)
-    model = LogisticRegression(class_weight="balanced").fit(table / scale, found.new[rows])
-    return np.append(model.coef_[0] / scale, model.intercept_[0])
+    centre, scale = table.mean(axis=0), table.std(axis=0)
+    scale[scale < 1e-12] = 1.0  # all queries may have as many views
+    model = LogisticRegression(class_weight="balanced")
+    model.fit((table - centre) / scale, found.new[rows])
+    weights = model.coef_[0] / scale
+    return np.append(weights, model.intercept_[0] - weights @ centre)
 
 
 def _factor(found: Played) -> float:
