@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._declared import Device, Force, takes
+from fewview.cli._declared import Device, Force, Html, takes
 from fewview.cli._fit import read_samples, say
 from fewview.cli._text import shows, suggest
 from fewview.ground._flags import READING
@@ -94,6 +94,7 @@ def predict(
             help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
         ),
     ] = False,
+    html: Html = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -131,7 +132,9 @@ def predict(
     form = FORMATS.get(target.suffix.lower())
     if form is None:
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
-    check_output(output, [data, model, support, query], force)
+    for place in (output, html):
+        if place is not None:
+            check_output(place, [data, model, support, query], force)
     advice = divided = None
     if data is not None:
         if model or support or query:
@@ -144,6 +147,8 @@ def predict(
     _tell_unused(clf, samples)
     rows = clf.predictions(samples, reject, reject_label, alone=alone)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
+    if html is not None:
+        _write_page(html, clf, samples, rows, alone)
     safe = spreadsheet_safe and form == "csv"
     written = [_written(row, form, safe) for row in rows]
     save(written, list(written[0]) if written else [], form, target)
@@ -163,6 +168,20 @@ def predict(
         say(expectation(advice, divided, sum(best) / len(best)))
     if not explain:
         suggest("the same with --explain, for the reasons behind every prediction")
+
+
+def _write_page(
+    html: str, clf: Method, samples: MultiViewData, rows: list[dict[str, Any]], alone: bool
+) -> None:
+    import shlex
+    import sys
+
+    from fewview.report.pages._prediction import reasons_for_page, write_predictions
+
+    found = reasons_for_page(clf, samples, alone)
+    command = shlex.join(["fewview", *sys.argv[1:]])
+    write_predictions(html, clf, samples, rows, found, command=command)
+    print(f"written: {html} ({Path(html).stat().st_size / 1e3:.0f} kB)")
 
 
 def _from_one_table(
