@@ -35,8 +35,6 @@ border-left:1px solid #808080}
 .fewview .q{display:inline-block;min-width:4.2em;text-align:right;white-space:nowrap}
 .fewview .h{display:inline-flex;align-items:flex-end;height:1.3em;gap:1px;vertical-align:-.25em}
 .fewview .h i{width:4px;background:#3579bd;min-height:1px}
-.fewview .grid i{position:absolute;left:0;bottom:0;height:.22em;background:#c2621b}
-.fewview .grid td{position:relative}
 .fewview details{margin:.2em 0}
 .fewview summary{cursor:pointer;padding:.15em 0}
 .fewview .aloud{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
@@ -58,11 +56,12 @@ def markup_table(
     row_heads: bool = True,
     left: Sequence[int] = (),
     sums: int = 0,
-    kind: str = "",
+    scroll: bool = False,
 ) -> str:
     """A table; `rows` are markup already, `caption` and `head` are text.
 
-    Columns in `left` are aligned to the left; the last `sums` rows stand out.
+    Columns in `left` are aligned to the left; the last `sums` rows stand out. With `scroll` a wide
+    table moves in a box of its own.
     """
 
     left = (*left, -1)  # names of rows are to the left anyway
@@ -80,11 +79,12 @@ def markup_table(
         cells = "".join(f"<td{aligned(k + 1)}>{cell}</td>" for k, cell in enumerate(row[1:]))
         mark = ' class="sum"' if number >= len(rows) - sums else ""
         lines.append(f"<tr{mark}>{first}{cells}</tr>")
-    return (
-        f"<table{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>"
-        f"<caption>{escape(caption)}</caption>"
+    out = (
+        f"<table><caption>{escape(caption)}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     )
+    box = f'<div class="wide" role="region" aria-label="{escape(caption)}" tabindex="0">'
+    return f"{box}{out}</div>" if scroll else out
 
 
 def view_marks(names: Sequence[str], has: Sequence[bool]) -> str:

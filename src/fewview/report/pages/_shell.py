@@ -45,7 +45,7 @@ def make_page(template: str, scripts: tuple[str, ...] = ("samples.js",), **value
         marks=Markup(STYLE),
         scripts=[Markup(text) for text in texts],
         # What the policy knows scripts by; no other script runs.
-        policy=" ".join(f"'sha256-{_digest(text)}'" for text in texts) or "'none'",
+        policy=Markup(" ".join(f"'sha256-{_digest(text)}'" for text in texts) or "'none'"),
         **values,
     )
 
