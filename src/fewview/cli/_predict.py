@@ -197,9 +197,7 @@ def _from_one_table(
     from tempfile import TemporaryDirectory
 
     from fewview.cli._bar import make_progress
-    from fewview.engine._fitted import usual_task
-    from fewview.engine._registry import create
-    from fewview.evaluate._divided import choose_method, divide
+    from fewview.evaluate._divided import choose_method, divide, fit_divided, usual_method
 
     samples = read_samples(data, **reading)
     say(f"{samples}")
@@ -221,14 +219,9 @@ def _from_one_table(
             advice, remark = choose_method(parts, seconds, store, make_progress())
         if remark:
             say(remark)
-        usual = "marginal" if parts.base is not None else "proto"
-        method = usual if advice is None else advice.method
+        method = usual_method(parts) if advice is None else advice.method
         say(f"method: {method}" if advice is None else advice.sentence)
-    clf = create(method, device=device)
-    if parts.base is not None:
-        task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
-        clf.fit_base(parts.base, task=task)
-    clf.fit(parts.support)
+    clf = fit_divided(parts, method, device)
     _tell_empty(parts.query, "the supports" if parts.base is None else "the known classes")
     return clf, parts, advice
 

@@ -19,7 +19,7 @@ border-bottom:1px solid rgba(128,128,128,.4);background:none;position:static;max
 .fewview :is(th,td).l{text-align:left}
 .fewview tbody th{font-weight:normal;text-align:left}
 .fewview tr.sum>*{font-weight:600}
-.fewview .wide{overflow-x:auto;max-width:100%}
+.fewview .wide{overflow-x:auto;max-width:100%;position:relative}
 .fewview .v{display:inline-block;border:1px solid #808080;border-radius:.3em;padding:0 .4em;
 margin:.1em .15em .1em 0}
 .fewview .no{border-style:dashed;background:repeating-linear-gradient(135deg,

@@ -74,9 +74,9 @@ class Shown:
     labelled: bool
     words: list[str]
 
-    def table(self) -> Markup:
-        """The table of samples, for a page that puts it in later."""
-        return Markup(piece("prediction.html", "show_samples", self))
+    def markup(self) -> str:
+        """What is shown, for a page that puts it in later."""
+        return piece("show_overview", self) + piece("show_samples", self)
 
 
 def reasons_for_page(method: Method, samples: MultiViewData, alone: bool = False) -> Explanation:

@@ -50,10 +50,9 @@ def make_page(template: str, scripts: tuple[str, ...] = ("samples.js",), **value
     )
 
 
-def piece(template: str, macro: str, *values: Any) -> str:
-    """A part of a page, made by a macro of a template."""
-    module = _environment().get_template(template).module
-    return str(getattr(module, macro)(*values))
+def piece(macro: str, *values: Any) -> str:
+    """A part of a page, made by a macro that pages share."""
+    return str(getattr(_environment().get_template("parts.html").module, macro)(*values))
 
 
 def _digest(text: str) -> str:
