@@ -289,7 +289,7 @@ def test_an_old_model_says_the_same(name: str) -> None:
 
 HELP = (
     "", "data", "data list", "data info", "data show", "data convert", "data fetch", "methods",
-    "advise", "fit", "predict", "bench", "results", "reproduce", "report", "run", "doctor",
+    "advise", "fit", "predict", "serve", "bench", "results", "reproduce", "report", "run", "doctor",
     "suite", "suite run", "suite show", "suite submit",
 )  # fmt: skip
 BENCH = "bench digits --splits 2 --episodes 3 --queries 5 --store none"

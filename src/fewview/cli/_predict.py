@@ -147,12 +147,12 @@ def predict(
     _tell_unused(clf, samples)
     rows = clf.predictions(samples, reject, reject_label, alone=alone)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
-    if html is not None:
-        _write_page(html, clf, samples, rows, alone)
     safe = spreadsheet_safe and form == "csv"
     written = [_written(row, form, safe) for row in rows]
     save(written, list(written[0]) if written else [], form, target)
     print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
+    if html is not None:
+        _write_page(html, clf, samples, rows, alone)
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
         lines = reasons.rows()

@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self._send(refused.args[0], b"refused\n", "text/plain")
         except FewviewError as error:
-            self._send_json(self.server.session.explained(error), HTTPStatus.BAD_REQUEST)
+            self._send_json(self.server.session.explained(error))
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
@@ -182,8 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.BAD_REQUEST)
         return _Given(values)
 
-    def _send_json(self, values: dict[str, Any], status: int = HTTPStatus.OK) -> None:
-        self._send(status, json.dumps(values).encode(), "application/json")
+    def _send_json(self, values: dict[str, Any]) -> None:
+        self._send(HTTPStatus.OK, json.dumps(values).encode(), "application/json")
 
     def _send(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)

@@ -17,7 +17,8 @@
     const type = answer.headers.get("Content-Type") ?? "";
     const values = type.startsWith("application/json") ? await answer.json() : {};
     if (answer.status === 413) throw new Error("the files are larger together than this page takes (--megabytes takes more)");
-    if (!answer.ok) throw new Error(values.error ?? `refused (${answer.status})`);
+    if (!answer.ok) throw new Error(`refused (${answer.status})`);
+    if (values.error && !values.files) throw new Error(values.error);
     return values;
   };
   const complain = (box, message, excerpt = "") => {
@@ -130,10 +131,7 @@
         const part = job.total ? ` ${job.done} of ${job.total}` : "";
         one("stage").textContent = `Step ${job.stage + 1} of ${job.stages.length}: ${job.stages[job.stage]}${part}, ${job.seconds} s${job.text ? ` (${job.text})` : ""}`;
         if (job.total) { one("bar").max = job.total; one("bar").value = job.done; } else { one("bar").max = job.stages.length; one("bar").value = job.stage + 0.5; }
-        if (job.finished) {
-          if (job.error) throw new Error(job.error);
-          break;
-        }
+        if (job.finished) break;
         await wait(300);
       }
       show(await ask("result"));
