@@ -92,6 +92,20 @@ class Explanation:
             together=self.together[rows][:, columns] if self.together.size else self.together,
         )
 
+    def even(self, rows: NDArray[np.bool_]) -> Explanation:
+        """The same with nothing said about some queries: all classes equal, the first decided."""
+        told = ~rows[:, None]
+        return replace(
+            self,
+            scores=self.scores * told,
+            contributions=self.contributions * told[..., None],
+            without=self.without * told[..., None],
+            decided=np.where(rows, 0, self.decided),
+            decided_without=np.where(rows[:, None], np.minimum(self.decided_without, 0),
+                                     self.decided_without),
+            together=self.together * told if self.together.size else self.together,
+        )  # fmt: skip
+
     @property
     def runner_up(self) -> NDArray[np.int64]:
         """The second best class, as position, [n_query]."""

@@ -410,16 +410,26 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """Whether answers to queries depend on the other queries, with these parameters."""
         return self.queries_together == "yes"
 
+    @staticmethod
+    def _unrelated(batch: EpisodeBatch) -> Tensor:
+        """Queries of one task that share no view with any support, bool [n_query]."""
+        return ~(batch.query_mask & batch.support_mask.any(1, keepdim=True)).any(-1)[0]
+
+    @property
+    def _relates_views(self) -> bool:
+        """Whether a base set has told it how views go together."""
+        return self.tags.bridges_views and self.base is not None
+
     def _even_where_unrelated(self, batch: EpisodeBatch, scores: Tensor) -> Tensor:
         """Equal scores [n_query, way] for queries that share no view with any support.
 
         Whatever a method says of them comes from how gaps are filled, unless a base set has told
         it how views go together.
         """
-        lost = ~(batch.query_mask & batch.support_mask.any(1, keepdim=True)).any(-1)[0]
+        lost = self._unrelated(batch)
         if not bool(lost.any()):
             return scores
-        knows = self.tags.bridges_views and self.base is not None
+        knows = self._relates_views
         warnings.warn(
             f"{int(lost.sum())} of {len(lost)} queries share no view with any support; "
             + (
@@ -666,6 +676,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
                           neighbours=found.neighbours)  # fmt: skip
             found = add_other_queries(own, self.score_batch(batch, self.prepared_)[0])
         found = found.rearranged(rows, columns)
+        lost = self._unrelated(batch).cpu().numpy()[rows]
+        if lost.any() and not self._relates_views:
+            found = found.even(lost)
         names = self._base_classes()
         labels = self.support_.classes[self.support_.codes].tolist()
         # Without identifiers supports have no names: their rows are not in the order of the user.

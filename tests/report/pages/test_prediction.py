@@ -38,7 +38,7 @@ def address(digits_task: Callable[..., Any], tmp_path_factory: pytest.TempPathFa
 def test_numbers_are_those_of_the_method(digits_task: Callable[..., Any], name: str) -> None:
     clf, query = digits_task(name)
     found = reasons_for_page(clf, query)
-    shown = shown_predictions(clf.predictions(query), found, query.labels.tolist())
+    shown = shown_predictions(clf, clf.predictions(query), found, query.labels.tolist())
     proba, alone = clf.predict_proba(query), clf.proba_alone(query)
     labels = clf.predict(query)
     assert len(shown.samples) == shown.total == len(query)

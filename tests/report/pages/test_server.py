@@ -160,6 +160,7 @@ def test_sizes_are_limited(server: LocalServer) -> None:
         connection.endheaders()
         assert connection.getresponse().status == status
     assert list(server.session.files) == ["a.csv"]
+    assert ask(server, "upload?name=a.csv", b"x" * 90_000)[0] == 200  # in place of the other
 
 
 def test_a_part_of_a_file_is_no_file() -> None:
@@ -342,6 +343,10 @@ def test_from_tables_to_what_if(
     wait(driver, "document.getElementById('moved').textContent.includes('answers change')")
     assert driver.execute_script("return document.documentElement.scrollWidth") == 1400
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "INFO"] == []
+    large = tmp_path / "large.csv"
+    large.write_text("x" * 100_001)
+    files.send_keys(str(large))
+    wait(driver, "document.getElementById('error').textContent.includes('0.1 MB together')")
     driver.find_element("id", "forget").click()
     wait(driver, "!document.querySelector('#given li')")
     assert server.session.files == {}

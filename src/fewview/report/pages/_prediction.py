@@ -70,6 +70,7 @@ class Shown:
     view_names: tuple[str, ...]
     labels: list[str]
     together: bool  # whether own views and the other queries are told apart
+    mixed: bool  # whether they are in one sum
     alone: bool
     labelled: bool
     words: list[str]
@@ -86,7 +87,10 @@ def reasons_for_page(method: Method, samples: MultiViewData, alone: bool = False
 
 
 def shown_predictions(
-    rows: Sequence[dict[str, Any]], found: Explanation, labels: Sequence[Any] | None = None
+    method: Method,
+    rows: Sequence[dict[str, Any]],
+    found: Explanation,
+    labels: Sequence[Any] | None = None,
 ) -> Shown:
     """Put together what a page shows; `rows` are those of `Method.predictions`."""
     names = [str(label) for label in found.classes]
@@ -124,7 +128,8 @@ def shown_predictions(
     return Shown(
         samples, len(found), _by_class(names, answers, best, sure, alone, right),
         _by_view(found), Markup(histogram(counts, spoken)), found.view_names,
-        list(dict.fromkeys([*names, *answers])), together, alone is not None,
+        list(dict.fromkeys([*names, *answers])), together,
+        method.looks_together and not together, alone is not None,
         any(true is not None for true in known),
         _words(found, answers, alone, right, len(samples), spoken),
     )  # fmt: skip
@@ -219,7 +224,7 @@ def write_predictions(
         command: what was typed, shown at the end.
     """
     labels = None if samples.labels is None else samples.labels.tolist()
-    shown = shown_predictions(rows, found, labels)
+    shown = shown_predictions(method, rows, found, labels)
     supports = method.support_
     text = make_page(
         "prediction.html",

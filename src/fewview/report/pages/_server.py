@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = make_page(
                 "serve.html", SCRIPTS, title="Classify from a few examples",
                 summary="A page of this machine alone. Nothing leaves it, nothing is kept.",
-                methods=choices(), most=session.most_bytes // 10**6,
+                methods=choices(), most=session.most_bytes,
             )  # fmt: skip
             self._send(HTTPStatus.OK, text.encode(), "text/html; charset=utf-8")
         elif path == "state":
@@ -138,9 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self, path: str) -> None:
         session, size = self.server.session, self._size()
         if path == "upload":
-            if size > session.left():
-                raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             (name,) = parse_qs(urlsplit(self.path).query).get("name", [""])[:1]
+            if size > session.left(name):
+                raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             session.add(name, self.rfile, size)
             self._send_json({})
             return

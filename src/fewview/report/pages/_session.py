@@ -120,9 +120,10 @@ class Session:
         """Tables that were given, by name."""
         return {path.name: path for path in sorted(self._place.iterdir())}
 
-    def left(self) -> int:
-        """Bytes that may still come."""
-        return self.most_bytes - sum(path.stat().st_size for path in self.files.values())
+    def left(self, name: str) -> int:
+        """Bytes that a file of this name may have; it takes the place of an earlier one."""
+        others = (path.stat().st_size for other, path in self.files.items() if other != name)
+        return self.most_bytes - sum(others)
 
     def add(self, name: str, stream: BufferedIOBase, size: int) -> None:
         """Take a file; its name is only ever a name, never a path."""
@@ -299,7 +300,7 @@ class Session:
     def result(self) -> dict[str, Any]:
         """What was predicted, as a part of the page."""
         known = self._answers()
-        shown = shown_predictions(known.rows, known.found)
+        shown = shown_predictions(known.method, known.rows, known.found)
         return {
             "html": shown.markup(), "said": known.said, "views": list(known.query.view_names),
             "commands": known.commands,
@@ -342,7 +343,7 @@ class Session:
                  if new["label"] != old["label"]]  # fmt: skip
         out: dict[str, Any] = {"notes": notes, "changed": len(moved), "total": len(answers)}
         if row is None:
-            html = shown_predictions(answers, found).markup()
+            html = shown_predictions(known.method, answers, found).markup()
             return out | {"html": html, "bare": len(bare)}
         new, old = answers[row], known.rows[row]
         p = {k: (new[k], old[k]) for k in new if k.startswith("p_")}

@@ -16,7 +16,6 @@
     }
     const type = answer.headers.get("Content-Type") ?? "";
     const values = type.startsWith("application/json") ? await answer.json() : {};
-    if (answer.status === 413) throw new Error("the files are larger together than this page takes (--megabytes takes more)");
     if (!answer.ok) throw new Error(`refused (${answer.status})`);
     if (values.error && !values.files) throw new Error(values.error);
     return values;
@@ -41,7 +40,8 @@
   const reading = () => ({ labels: one("labels").value, key: one("key").value });
 
   // Tables and how they join.
-  let turn = 0;
+  const drop = one("drop");
+  let turn = 0, held = [];
   const look = async () => {
     const mine = ++turn;
     one("told").textContent = "reading …";
@@ -52,6 +52,7 @@
       seen = { files: [], columns: [], error: error.message };
     }
     if (mine !== turn) return; // something newer is on its way
+    held = seen.files;
     one("given").replaceChildren(...seen.files.map(([name, size]) => {
       const item = make("li", `${name} (${(size / 1000).toFixed(0)} kB)`);
       const away = make("button", "remove", { type: "button" });
@@ -90,6 +91,13 @@
   const ready = () => { one("fit").disabled = !(Number(one("fit").dataset.queries) && chosen().length > 1); };
   const upload = async (files) => {
     complain(one("error"), "");
+    // Told here, because a file that is refused may not be read to its end.
+    const names = Array.from(files, (file) => file.name);
+    const kept = held.filter(([name]) => !names.includes(name)).reduce((sum, [, size]) => sum + size, 0);
+    if (Array.from(files).reduce((sum, file) => sum + file.size, kept) > Number(drop.dataset.most)) {
+      complain(one("error"), `The files have more than ${drop.dataset.most / 1e6} MB together; 'fewview serve --megabytes' takes more.`);
+      return;
+    }
     for (const file of files) {
       one("told").textContent = `taking ${file.name} …`;
       try {
@@ -103,7 +111,6 @@
     await look();
   };
   one("files").addEventListener("change", async (event) => { await upload(event.target.files); event.target.value = ""; });
-  const drop = one("drop");
   for (const name of ["dragover", "dragleave", "drop"]) {
     drop.addEventListener(name, (event) => {
       event.preventDefault();
