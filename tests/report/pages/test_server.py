@@ -312,7 +312,8 @@ def test_from_tables_to_what_if(
     assert not driver.find_element("id", "error").is_displayed()
     assert "How the tables join" in driver.find_element("id", "joined").text
     choose(driver, "labels", "group")
-    wait(driver, "document.querySelectorAll('#classes input').length === 6")
+    wait(driver, "document.getElementById('told').textContent.startsWith('42 samples')")
+    assert len(driver.find_elements("css selector", "#classes input")) == 6
     assert "6 samples have no label" in driver.find_element("id", "queries").text
     # From here on by keyboard alone.
     for box in driver.find_elements("css selector", "#classes input"):
