@@ -109,7 +109,7 @@ def test_a_page_of_many_samples_stays_small(tmp_path: Path) -> None:
     text = page.read_text()
     assert page.stat().st_size < 2_000_000
     assert text.count('<tr class="card"') == MOST_SAMPLES
-    assert "All 10,000 samples are counted above; 400 are listed below: those that were" in text
+    assert "All 10,000 samples are counted here; 400 are listed below: those that were" in text
     margins = [float(m) for m in re.findall(r'<td class="n">([+-]\d+\.\d\d)</td></tr>', text)]
     shown = np.sort(clf.explain(query).margin)[:MOST_SAMPLES]
     assert margins == pytest.approx(shown.round(2), abs=0.011)

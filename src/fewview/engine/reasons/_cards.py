@@ -6,6 +6,7 @@ shows a list of cards; pages put the same cards where they want them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -45,27 +46,38 @@ def notebook(found: Explanation) -> str:
 
 def card(found: Explanation, row: int) -> str:
     """All that is known about the decision on one query."""
-    parts = [_probabilities(found, row), _evidence(found, row)]
-    out = f'<div class="side">{"".join(parts)}</div>'
+    found = _only(found, row)
+    out = f'<div class="side">{_probabilities(found)}{_evidence(found)}</div>'
     if found.nearest:
         near = ", ".join(
             f"{'' if name is None else escape(str(name)) + ' '}"
             f"(<strong>{escape(str(label))}</strong>, {distance:.3g})"
-            for name, label, distance in found.nearest[row]
+            for name, label, distance in found.nearest[0]
         )
         near = near or "none, because it shares no view with any support"
         out += f"<p>Nearest supports over shared views, with their distance: {near}</p>"
     if found.neighbours:
-        near = ", ".join(escape(str(name)) for name in found.neighbours[row])
+        near = ", ".join(escape(str(name)) for name in found.neighbours[0])
         out += f"<p>Base classes it was likened to: {near}</p>"
     return out
 
 
-def _probabilities(found: Explanation, row: int) -> str:
-    together, alone = probabilities(found.scores)[row], None
+def _only(found: Explanation, row: int) -> Explanation:
+    """What an explanation says of one query."""
+    of = slice(row, row + 1)
+    return replace(
+        found, scores=found.scores[of], contributions=found.contributions[of],
+        without=found.without[of], decided=found.decided[of], mask=found.mask[of],
+        decided_without=found.decided_without[of], together=found.together[of],
+        alone=found.alone[of], nearest=found.nearest[of], neighbours=found.neighbours[of],
+    )  # fmt: skip
+
+
+def _probabilities(found: Explanation) -> str:
+    together, alone = probabilities(found.scores)[0], None
     head = ["class", "probability"]
     if found.alone.size:
-        alone = probabilities(found.alone)[row]
+        alone = probabilities(found.alone)[0]
         head = ["class", "with the other queries", "without them"]
     order = np.argsort(-together, kind="stable")
     lines = []
@@ -80,25 +92,25 @@ def _probabilities(found: Explanation, row: int) -> str:
     return markup_table("Probabilities", head, lines)
 
 
-def _evidence(found: Explanation, row: int) -> str:
-    parts, pull = found.support_of_views[row], float(found.support_of_other_queries[row])
-    margin = float(found.margin[row])
+def _evidence(found: Explanation) -> str:
+    parts, pull = found.support_of_views[0], float(found.support_of_other_queries[0])
+    margin = float(found.margin[0])
     largest = float(np.abs([*parts, pull, margin]).max())
-    without = probabilities(found.without[row])
+    without = probabilities(found.without[0])
 
     def bar(value: float, kind: str = "") -> str:
         return signed_bar(value, largest, kind)
 
     lines = []
     for v, view in enumerate(found.view_names):
-        if not found.mask[row, v]:
+        if not found.mask[0, v]:
             lines.append([view_marks([view], [False]), "missing", ""])
             continue
-        other = int(found.decided_without[row, v])
+        other = int(found.decided_without[0, v])
         answer = "nothing is left" if other < 0 else (
             f"{escape(str(found.classes[other]))} {percent(float(without[v, other]))}"
         )  # fmt: skip
-        if other >= 0 and other != int(found.decided[row]):
+        if other >= 0 and other != int(found.decided[0]):
             answer = f"<strong>{answer}</strong>"
         lines.append([view_marks([view], [True]), bar(float(parts[v])), answer])
     sums = 1
@@ -106,12 +118,12 @@ def _evidence(found: Explanation, row: int) -> str:
         sums = 3
         best = "the supports alone"
         if found.alone.size:
-            alone = probabilities(found.alone)[row]
+            alone = probabilities(found.alone)[0]
             best = f"{escape(str(found.classes[int(alone.argmax())]))} {percent(alone.max())}"
         lines.append(["its own views", bar(float(parts.sum())), best])
         lines.append(["pull of the other queries", bar(pull, "others"), ""])
     lines.append(["all together", bar(margin), ""])
-    first, second = (str(found.classes[int(k)]) for k in (found.decided[row], found.runner_up[row]))
+    first, second = (str(found.classes[int(k)]) for k in (found.decided[0], found.runner_up[0]))
     caption = f"Evidence: log-odds of {first} (right) against {second} (left)"
     words = "answer without it" + (", supports alone" if found.together.size else "")
     return markup_table(caption, ["view", "evidence", words], lines, left=(2,), sums=sums)

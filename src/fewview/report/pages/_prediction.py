@@ -53,6 +53,12 @@ class Sample:
     card: Markup
 
     @property
+    def shares(self) -> list[tuple[float, str]]:
+        """Its probability, and that alone where it is known, as numbers and texts."""
+        known = [self.probability] if self.alone is None else [self.probability, self.alone]
+        return [(round(share, 6), percent(share)) for share in known]
+
+    @property
     def changed(self) -> bool:
         """Whether the other queries have changed the answer."""
         return self.alone is not None and self.alone_label != self.label and not self.rejected
@@ -197,7 +203,7 @@ def _words(
         out.append(f"Of {len(known)} samples with a label, {share} are right.")
     if shown < len(found):
         out.append(
-            f"All {len(found):,} samples are counted above; {shown} are listed below: "
+            f"All {len(found):,} samples are counted here; {shown} are listed below: "
             + ("wrong answers, the surest first, then " if known else "")
             + "those that were least sure. The file of predictions has all."
         )
