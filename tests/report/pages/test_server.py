@@ -143,6 +143,10 @@ def test_names_are_never_paths(server: LocalServer, name: str) -> None:
     assert status == 200
     assert "files whose names have" in json.loads(body)["error"]
     assert server.session.files == {}
+    for kind in ("..", "tables/..", "other"):
+        _, body, _ = ask(server, f"upload?set={quote(kind)}&name=a.csv", b"id,x\n1,2\n")
+        assert "error" in json.loads(body)
+    assert server.session.files == {}
 
 
 def test_sizes_are_limited(server: LocalServer) -> None:
@@ -159,16 +163,16 @@ def test_sizes_are_limited(server: LocalServer) -> None:
         connection.putheader("Content-Length", length)
         connection.endheaders()
         assert connection.getresponse().status == status
-    assert list(server.session.files) == ["a.csv"]
+    assert list(server.session.files) == ["tables/a.csv"]
     assert ask(server, "upload?name=a.csv", b"x" * 90_000)[0] == 200  # in place of the other
 
 
 def test_a_part_of_a_file_is_no_file() -> None:
     session = Session(1000)
     with pytest.raises(FewviewError, match="only a part of it came"):
-        session.add("a.csv", io.BytesIO(b"id,x"), 100)
+        session.add("tables/a.csv", io.BytesIO(b"id,x"), 100)
     assert session.files == {}
-    place = session._place
+    place = session.place
     session.close()
     assert not place.exists()
 
@@ -178,8 +182,8 @@ def test_closing_forgets(tables: Path) -> None:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         upload(server, tables)
-        place = server.session._place
-        assert len(list(place.iterdir())) == 3
+        place = server.session.place
+        assert len(list((place / "tables").iterdir())) == 3
         server.shutdown()
     assert not place.exists()
 
@@ -187,9 +191,8 @@ def test_closing_forgets(tables: Path) -> None:
 # ---------------------------------------------------------------------- what comes out
 
 
-def fitted(server: LocalServer, tables: Path, method: str = "proto") -> None:
-    upload(server, tables)
-    assert post(server, "fit", labels="group", key="id", new=["E", "F"], method=method) == {}
+def fitted(server: LocalServer, method: str = "proto", **given: Any) -> None:
+    assert post(server, "fit", labels="group", key="id", method=method, **given) == {}
     for _ in range(600):
         state = json.loads(ask(server, "state")[1])
         if state["finished"]:
@@ -199,34 +202,91 @@ def fitted(server: LocalServer, tables: Path, method: str = "proto") -> None:
     pytest.fail("it never ends")
 
 
-def test_the_commands_that_are_shown_give_the_same(
-    server: LocalServer, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def run_commands(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Do what is written, and read the predictions."""
     import shlex
     import sys
 
     from fewview.cli import main
 
-    fitted(server, tables)
-    served = list(csv.DictReader(io.StringIO(ask(server, "predictions.csv")[1].decode())))
+    for line in lines:
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main()
+    assert Path("predictions.html").exists()
+    return list(csv.DictReader(Path("predictions.csv").read_text().splitlines()))
+
+
+def served_rows(server: LocalServer) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(ask(server, "predictions.csv")[1].decode())))
+
+
+def assert_same(one: list[dict[str, str]], other: list[dict[str, str]]) -> None:
+    assert [row["label"] for row in one] == [row["label"] for row in other]
+    for left, right in zip(one, other, strict=True):
+        assert float(left["p_E"]) == pytest.approx(float(right["p_E"]), abs=2e-6)
+
+
+def test_the_commands_that_are_shown_give_the_same(
+    server: LocalServer, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload(server, tables)
+    fitted(server, new=["E", "F"])
     make, copy, show, predict = json.loads(ask(server, "result")[1])["commands"]
     assert make == "mkdir tables"
     assert copy == "cp blood.csv labels.csv scan.csv tables/"
     assert show == "fewview data show tables/ --labels group --key id"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tables").symlink_to(tables)
-    monkeypatch.setattr(sys, "argv", shlex.split(predict))
-    with pytest.raises(SystemExit, match=r"^0$"):
-        main()
-    written = list(csv.DictReader(Path("predictions.csv").read_text().splitlines()))
-    assert [row["label"] for row in served] == [row["label"] for row in written]
-    for one, other in zip(served, written, strict=True):
-        assert float(one["p_E"]) == pytest.approx(float(other["p_E"]), abs=2e-6)
-    assert Path("predictions.html").exists()
+    assert_same(served_rows(server), run_commands([predict], monkeypatch))
+
+
+@pytest.mark.parametrize("method", ["proto", "marginal"])
+@pytest.mark.parametrize("known", [True, False])
+def test_three_sets(
+    server: LocalServer, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    known: bool, method: str,
+) -> None:  # fmt: skip
+    from fewview import MultiViewData
+
+    data = MultiViewData.read(tables, labels="group", key="id")
+    new = np.isin(data.labels.astype(str), ["E", "F"])
+    unlabelled = data.codes < 0
+    monkeypatch.chdir(tmp_path)
+    sets = {"base": ~new & ~unlabelled, "support": new, "query": unlabelled}
+    if not known:
+        del sets["base"]
+    seen = {}
+    for name, rows in sets.items():
+        part = data[rows]
+        if name == "query":
+            part = part.with_labels(["E", "F"] * 3)
+        part.write(f"{name}.npz")
+        body = Path(f"{name}.npz").read_bytes()
+        assert ask(server, f"upload?set={name}&name={name}.npz", body)[0] == 200
+        seen = post(server, "look", labels="y")
+        assert seen["ready"] == (name == "query"), seen
+    assert "labelled samples of new classes: 12 samples, 2 classes" in seen["roles"]
+    assert post(server, "fit", labels="y", method=method) == {}
+    while not (state := json.loads(ask(server, "state")[1]))["finished"]:
+        time.sleep(0.05)
+    assert state["error"] == ""
+    result = json.loads(ask(server, "result")[1])
+    assert "Of 6 samples with a label, 100.0 % are right." in result["html"]
+    for name in sets:
+        Path(name).mkdir()
+        Path(f"{name}.npz").rename(f"{name}/{name}.npz")
+    lines = [line for line in result["commands"] if line.startswith("fewview")]
+    assert len(lines) == 1 + known
+    assert_same(served_rows(server), run_commands(lines, monkeypatch))
+    # Everything and parts of it do not go together.
+    assert ask(server, "upload?name=blood.csv", b"id,x\n1,2\n")[0] == 200
+    assert "remove one kind" in post(server, "look")["error"]
 
 
 def test_what_if_is_the_method_with_a_view_less(server: LocalServer, tables: Path) -> None:
-    fitted(server, tables)
+    upload(server, tables)
+    fitted(server, new=["E", "F"])
     known = server.session._answered
     assert known is not None
     last = len(known.query) - 1
@@ -254,7 +314,7 @@ def test_errors_are_words(server: LocalServer, tables: Path) -> None:
     while not (state := json.loads(ask(server, "state")[1]))["finished"]:
         time.sleep(0.05)
     assert "--new Q: no labelled sample is of this class" in state["error"]
-    assert str(server.session._place) not in state["error"]
+    assert str(server.session.place) not in state["error"]
 
 
 def test_an_error_is_shown_at_its_cell(tables: Path, tmp_path: Path) -> None:
@@ -263,13 +323,13 @@ def test_an_error_is_shown_at_its_cell(tables: Path, tmp_path: Path) -> None:
     lines[6] = 'P05,1.0,"2,5",3.0'
     file.write_text("\n".join(lines))
     session = Session(10**6)
-    session.add("blood.csv", io.BytesIO(file.read_bytes()), file.stat().st_size)
+    session.add("tables/blood.csv", io.BytesIO(file.read_bytes()), file.stat().st_size)
     seen = session.look(None, None)
     assert "column 'blood1', line 7 holds '2,5'" in seen["error"]
     assert seen["excerpt"].count("<mark>") == 1
     assert "<mark>2,5</mark>" in seen["excerpt"]
     assert ">P04<" in seen["excerpt"]  # the line before
-    assert str(session._place) not in seen["error"]
+    assert str(session.place) not in seen["error"]
     session.close()
     assert excerpt("nothing about a line", {"blood.csv": file}) == ""
     marked = excerpt("blood.csv: id 'P05' occurs in line 7 and line 9", {"blood.csv": file})
@@ -312,9 +372,9 @@ def test_from_tables_to_what_if(
     assert not driver.find_element("id", "error").is_displayed()
     assert "How the tables join" in driver.find_element("id", "joined").text
     choose(driver, "labels", "group")
-    wait(driver, "document.getElementById('told').textContent.startsWith('42 samples')")
+    wait(driver, "document.getElementById('told').textContent.startsWith('6 samples have')")
     assert len(driver.find_elements("css selector", "#classes input")) == 6
-    assert "6 samples have no label" in driver.find_element("id", "queries").text
+    assert "6 samples have no label" in driver.find_element("id", "roles").text
     # From here on by keyboard alone.
     for box in driver.find_elements("css selector", "#classes input"):
         if box.get_attribute("value") in "EF":

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from fewview.ground._errors import FewviewError
-from fewview.report.pages._session import Session, choices
+from fewview.report.pages._session import SETS, Session, choices
 from fewview.report.pages._shell import make_page
 
 HOST = "127.0.0.1"
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = make_page(
                 "serve.html", SCRIPTS, title="Classify from a few examples",
                 summary="A page of this machine alone. Nothing leaves it, nothing is kept.",
-                methods=choices(), most=session.most_bytes,
+                methods=choices(), most=session.most_bytes, sets=SETS,
             )  # fmt: skip
             self._send(HTTPStatus.OK, text.encode(), "text/html; charset=utf-8")
         elif path == "state":
@@ -138,7 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self, path: str) -> None:
         session, size = self.server.session, self._size()
         if path == "upload":
-            (name,) = parse_qs(urlsplit(self.path).query).get("name", [""])[:1]
+            asked = parse_qs(urlsplit(self.path).query)
+            name = f"{asked.get('set', ['tables'])[0]}/{asked.get('name', [''])[0]}"
             if size > session.left(name):
                 raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             session.add(name, self.rfile, size)

@@ -11,9 +11,9 @@ import shlex
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from html import escape
 from io import BufferedIOBase, StringIO
 from pathlib import Path
@@ -24,7 +24,15 @@ import numpy as np
 
 from fewview.engine._registry import get_entry, names
 from fewview.engine.reasons._cards import card
-from fewview.evaluate._divided import choose_method, divide, expectation, fit_divided, usual_method
+from fewview.evaluate._divided import (
+    FEW,
+    Divided,
+    choose_method,
+    divide,
+    expectation,
+    fit_divided,
+    usual_method,
+)
 from fewview.evaluate._progress import Progress
 from fewview.files._tables import csv_header
 from fewview.ground._errors import FewviewError, FewviewWarning
@@ -38,6 +46,13 @@ if TYPE_CHECKING:
     from fewview.engine._method import Method
     from fewview.results._cells import Cell, Result
 
+# What a file may be a part of; the keys are also names of folders.
+SETS = {
+    "tables": "everything",
+    "base": "known classes",
+    "support": "labelled samples of new classes",
+    "query": "samples to classify",
+}
 TABLES = (".csv", ".parquet", ".npy")
 WHOLE = (".npz", ".mat", ".h5ad", ".h5mu")
 NAME = re.compile(r"\w[\w .()+-]{0,80}")
@@ -45,6 +60,7 @@ MOST_FILES = 60
 # Joined samples that are shown before anything is fitted.
 FIRST = 12
 BEST = "best"
+Given = tuple[MultiViewData, list[str]]  # samples, and what reading them warns of
 
 
 @dataclass
@@ -96,6 +112,11 @@ class Answered:
     said: list[str]
     commands: list[str]
 
+    @property
+    def labels(self) -> list[Any] | None:
+        """Labels that queries have after all."""
+        return None if self.query.labels is None else list(self.query.labels.tolist())
+
 
 class Session:
     """Everything that one local page knows; `close` forgets it."""
@@ -103,8 +124,9 @@ class Session:
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self._folder = TemporaryDirectory(prefix="fewview-serve-")
-        self._place = Path(self._folder.name) / "tables"
-        self._place.mkdir()
+        self.place = Path(self._folder.name)
+        for name in SETS:
+            (self.place / name).mkdir()
         self._lock = threading.Lock()
         self._job: Job | None = None
         self._answered: Answered | None = None
@@ -117,35 +139,40 @@ class Session:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Tables that were given, by name."""
-        return {path.name: path for path in sorted(self._place.iterdir())}
+        """Files that were given, by set and name."""
+        return {
+            f"{name}/{path.name}": path
+            for name in SETS
+            for path in sorted((self.place / name).iterdir())
+        }
 
     def left(self, name: str) -> int:
-        """Bytes that a file of this name may have; it takes the place of an earlier one."""
+        """Bytes that a file may have; it takes the place of an earlier one of this name."""
         others = (path.stat().st_size for other, path in self.files.items() if other != name)
         return self.most_bytes - sum(others)
 
     def add(self, name: str, stream: BufferedIOBase, size: int) -> None:
-        """Take a file; its name is only ever a name, never a path."""
-        suffix = Path(name).suffix.lower()
-        if not NAME.fullmatch(name) or suffix not in (*TABLES, *WHOLE):
+        """Take a file, called by its set and its name, which are never a path of the client's."""
+        kind, _, plain = name.partition("/")
+        suffix = Path(plain).suffix.lower()
+        if kind not in SETS or not NAME.fullmatch(plain) or suffix not in (*TABLES, *WHOLE):
             raise FewviewError(
-                f"{name[:80]!r}: give {', '.join((*TABLES, *WHOLE))} files whose names have "
+                f"{plain[:80]!r}: give {', '.join((*TABLES, *WHOLE))} files whose names have "
                 "letters, digits, spaces and .()+- only"
             )
         if len(self.files) >= MOST_FILES and name not in self.files:
             raise FewviewError(f"there are {MOST_FILES} files already; remove some first")
         with self._lock:
-            part = Path(self._folder.name) / "coming"
+            part = self.place / "coming"
             try:
                 with part.open("wb") as file:
                     while size > 0:
                         piece = stream.read(min(size, 1 << 20))
                         if not piece:
-                            raise FewviewError(f"{name}: only a part of it came; give it again")
+                            raise FewviewError(f"{plain}: only a part of it came; give it again")
                         file.write(piece)
                         size -= len(piece)
-                part.replace(self._place / name)
+                part.replace(self.place / kind / plain)
             finally:
                 part.unlink(missing_ok=True)
 
@@ -167,37 +194,62 @@ class Session:
 
     def look(self, labels: str | None, key: str | None) -> dict[str, Any]:
         """How the tables join and what is missing, or what is wrong and where."""
-        files = self.files
         out: dict[str, Any] = {
-            "files": [[name, path.stat().st_size] for name, path in files.items()],
-            "columns": self._columns(), "most": self.most_bytes,
+            "files": [[name, path.stat().st_size] for name, path in self.files.items()],
+            "columns": self._columns(),
         }  # fmt: skip
-        if not files:
+        if not self.files:
             return out
         with self._lock:
             try:
-                data, notes = _noting(lambda: self._read(labels, key))
+                given = self._read(labels, key)
             except FewviewError as error:
                 return out | self.explained(error)
+        parts, notes = [], []
+        for name, (data, told) in given.items():
+            notes += [[note, excerpt(note, self._of(name))] for note in told]
+            title = f"<h3>{escape(SETS[name])}</h3>" if len(given) > 1 else ""
+            parts.append(
+                f"{title}<p>{escape(data.summary().headline)}</p>{_joined(data)}<details><summary>"
+                f"Missing views by class, combinations of views, values</summary>"
+                f"{data.summary().markup()}</details>"
+            )
+        return out | {"notes": notes, "html": "".join(parts)} | self._roles(given)
+
+    def _roles(self, given: Mapping[str, Given]) -> dict[str, Any]:
+        """Who is base, support and query: classes to choose from, or what was given as what."""
+        if "tables" not in given:
+            lacking = [SETS[name] for name in ("support", "query") if name not in given]
+            told = "; ".join(f"{SETS[name]}: {len(data)} samples, {len(data.classes)} classes"
+                             for name, (data, _) in given.items())  # fmt: skip
+            wanted = f" Still to come: {', '.join(lacking)}." if lacking else ""
+            return {"roles": f"{told}.{wanted}", "classes": [], "ready": not lacking}
+        data, _ = given["tables"]
         counts = np.bincount(data.codes[data.codes >= 0], minlength=len(data.classes)).tolist()
-        few = [label for label, count in zip(data.classes.tolist(), counts, strict=True)
-               if count <= 5]  # fmt: skip
-        return out | {
-            "notes": [[note, excerpt(note, files)] for note in notes],
-            "headline": data.summary().headline,
-            "html": f"{_joined(data)}<details><summary>Missing views by class, combinations of "
-            f"views, values</summary>{data.summary().markup()}</details>",
-            "classes": [
-                [str(label), count, len(few) > 1 and label in few]
-                for label, count in zip(data.classes.tolist(), counts, strict=True)
-            ],
-            "queries": int((data.codes < 0).sum()),
-        }
+        sizes = dict(zip(data.classes.tolist(), counts, strict=True))
+        few = [label for label, count in sizes.items() if count <= FEW]
+        queries = int((data.codes < 0).sum())
+        told = (
+            f"{queries} samples have no label: these are the queries, which are classified into "
+            "the new classes."
+            if queries
+            else "Every sample has a label, so nothing is left to classify; leave the label empty "
+            "where it is unknown."
+        )
+        classes = [[str(k), n, len(few) > 1 and k in few] for k, n in sizes.items()]
+        return {"roles": told, "classes": classes, "ready": queries > 0}
 
     def explained(self, error: FewviewError) -> dict[str, Any]:
         """An error for the page: its words, and the cell that it is about."""
-        message = str(error).replace(f"{self._place}/", "").replace(str(self._place), "the tables")
-        return {"error": message, "excerpt": excerpt(message, self.files)}
+        message = str(error).replace(f"{self.place}/", "")
+        return {
+            "error": message,
+            "excerpt": excerpt(message, self._of(re.split("[/:]", message)[0])),
+        }
+
+    def _of(self, kind: str) -> dict[str, Path]:
+        """Files of a set, by name."""
+        return {path.name: path for path in self.files.values() if path.parent.name == kind}
 
     def _columns(self) -> list[str]:
         found: dict[str, None] = {}
@@ -209,14 +261,53 @@ class Session:
                     continue  # told when it is read
         return list(found)
 
-    def _read(self, labels: str | None, key: str | None) -> MultiViewData:
-        whole = [path for path in self.files.values() if path.suffix.lower() in WHOLE]
-        if whole and len(self.files) > 1:
+    def _read(self, labels: str | None, key: str | None) -> dict[str, Given]:
+        """All sets that were given, with what reading them warns of."""
+        kinds = [name for name in SETS if self._of(name)]
+        if "tables" in kinds and len(kinds) > 1:
+            raise FewviewError(
+                "some files are said to hold everything, others to be a part; remove one kind"
+            )
+        out: dict[str, Given] = {}
+        for kind in kinds:
+            like = out["base"][0][:0] if "base" in out else None
+            out[kind] = _noting(partial(self._read_set, kind, labels, key, like))
+        if "base" not in out and any(data.kinds for data, _ in out.values()) and len(out) > 1:
+            raise FewviewError(
+                "without known classes, words in tables are understood only together: give all "
+                "tables as one set, labels empty where they are unknown"
+            )
+        return out
+
+    def _read_set(
+        self, kind: str, labels: str | None, key: str | None, like: MultiViewData | None
+    ) -> MultiViewData:
+        files = self._of(kind)
+        whole = [path for path in files.values() if path.suffix.lower() in WHOLE]
+        if whole and len(files) > 1:
             raise FewviewError(
                 f"{whole[0].name} holds all views; remove the other files, or give tables only"
             )
-        source = whole[0] if whole else self._place
-        return MultiViewData.read(source, labels=labels, key=key)
+        source = whole[0] if whole else self.place / kind
+        try:
+            return MultiViewData.read(source, labels=labels, key=key, like=like)
+        except FewviewError:
+            if kind != "query" or labels is None:
+                raise  # labels of queries alone may be absent
+            return MultiViewData.read(source, key=key, like=like).with_labels(None)
+
+    def _divided(self, given: Mapping[str, Given], new: list[str]) -> Divided:
+        if "tables" in given:
+            return divide(given["tables"][0], new or None)
+        parts = {name: data for name, (data, _) in given.items()}
+        if "support" not in parts or "query" not in parts:
+            raise FewviewError("labelled samples of new classes and samples to classify are needed")
+        support = parts["support"]
+        if support.labels is None:
+            raise FewviewError(
+                f"{SETS['support']} have no labels; add labels.csv, or name a column"
+            )
+        return Divided(parts.get("base"), support, parts["query"], False)
 
     # ------------------------------------------------------------------ fitting
 
@@ -258,8 +349,7 @@ class Session:
         self, job: Job, labels: str | None, key: str | None, new: list[str], method: str,
         seconds: float,
     ) -> Answered:  # fmt: skip
-        data = self._read(labels, key)
-        parts = divide(data, new or None)
+        parts = self._divided(self._read(labels, key), new)
         said, advice, trying = [], None, method == BEST
         if trying:
             job.stage += 1
@@ -283,7 +373,7 @@ class Session:
             else f"its own probabilities say that {100 * sure:.0f} % are right; to have that "
             "measured on the known classes, let the method be chosen"
         )
-        commands = _commands(self.files, labels, key, parts.support.classes.tolist(), method)
+        commands = _commands(self.files, labels, key, parts, method)
         return Answered(clf, query, rows, found, said, commands)
 
     def state(self) -> dict[str, Any]:
@@ -300,7 +390,7 @@ class Session:
     def result(self) -> dict[str, Any]:
         """What was predicted, as a part of the page."""
         known = self._answers()
-        shown = shown_predictions(known.method, known.rows, known.found)
+        shown = shown_predictions(known.method, known.rows, known.found, known.labels)
         return {
             "html": shown.markup(), "said": known.said, "views": list(known.query.view_names),
             "commands": known.commands,
@@ -343,7 +433,7 @@ class Session:
                  if new["label"] != old["label"]]  # fmt: skip
         out: dict[str, Any] = {"notes": notes, "changed": len(moved), "total": len(answers)}
         if row is None:
-            html = shown_predictions(known.method, answers, found).markup()
+            html = shown_predictions(known.method, answers, found, known.labels).markup()
             return out | {"html": html, "bare": len(bare)}
         new, old = answers[row], known.rows[row]
         p = {k: (new[k], old[k]) for k in new if k.startswith("p_")}
@@ -392,21 +482,33 @@ def _joined(data: MultiViewData) -> str:
 
 
 def _commands(
-    files: dict[str, Path], labels: str | None, key: str | None, new: list[Any], method: str
+    files: dict[str, Path], labels: str | None, key: str | None, parts: Divided, method: str
 ) -> list[str]:
-    """What to type for the same; tables are expected in a folder of their own."""
-    whole = [name for name in files if Path(name).suffix.lower() in WHOLE]
-    source = whole[0] if whole else "tables/"
+    """What to type for the same; the files are expected in folders of their own."""
     reading = [*(["--labels", labels] if labels else []), *(["--key", key] if key else [])]
-    predict = [
-        "fewview", "predict", "--data", source, *reading, "--new", ",".join(map(str, new)),
-        "--method", method, "-o", "predictions.csv", "--html", "predictions.html",
-    ]  # fmt: skip
-    lines = [shlex.join(["fewview", "data", "show", source, *reading]), shlex.join(predict)]
-    if not whole:
-        lines.insert(0, shlex.join(["mkdir", "tables"]))
-        lines.insert(1, shlex.join(["cp", *files, "tables/"]))
-    return lines
+    out: list[list[str]] = []
+    source: dict[str, str] = {}
+    for kind in dict.fromkeys(name.partition("/")[0] for name in files):
+        mine = [path.name for path in files.values() if path.parent.name == kind]
+        source[kind] = f"{kind}/"
+        out += [["mkdir", kind], ["cp", *mine, f"{kind}/"]]
+        if Path(mine[0]).suffix.lower() in WHOLE:
+            source[kind] = f"{kind}/{mine[0]}"
+    written = ["-o", "predictions.csv", "--html", "predictions.html"]
+    if "tables" in source:
+        new = ",".join(map(str, parts.support.classes.tolist()))
+        out.append(["fewview", "data", "show", source["tables"], *reading])
+        how = ["--data", source["tables"], *reading, "--new", new, "--method", method]
+    else:
+        how = ["--method", method]
+        if parts.base is not None:
+            task = ["--way", str(parts.way), "--shot", str(parts.shot)]
+            task += ["--queries", str(parts.queries), "-o", "base.model"]
+            out.append(["fewview", "fit", "--base", source["base"], *reading, "--method", method,
+                        *task])  # fmt: skip
+            how = ["--model", "base.model"]
+        how += ["--support", source["support"], "--query", source["query"], *reading]
+    return [shlex.join(words) for words in [*out, ["fewview", "predict", *how, *written]]]
 
 
 def _noting(work: Callable[[], Any]) -> tuple[Any, list[str]]:

@@ -41,7 +41,7 @@
 
   // Tables and how they join.
   const drop = one("drop");
-  let turn = 0, held = [];
+  let turn = 0, held = [], whole = false;
   const look = async () => {
     const mine = ++turn;
     one("told").textContent = "reading …";
@@ -54,7 +54,7 @@
     if (mine !== turn) return; // something newer is on its way
     held = seen.files;
     one("given").replaceChildren(...seen.files.map(([name, size]) => {
-      const item = make("li", `${name} (${(size / 1000).toFixed(0)} kB)`);
+      const item = make("li", `${name.replace(/^tables\//, "")} (${(size / 1000).toFixed(0)} kB)`);
       const away = make("button", "remove", { type: "button" });
       away.setAttribute("aria-label", `remove ${name}`);
       away.addEventListener("click", async () => { await ask("remove", { name }); look(); });
@@ -64,7 +64,7 @@
     options(one("labels"), seen.columns, "the usual place");
     options(one("key"), seen.columns, "the usual column");
     complain(one("error"), seen.error, seen.excerpt);
-    one("told").textContent = seen.headline ?? "";
+    one("told").textContent = seen.html ? seen.roles : "";
     one("notes").replaceChildren(...(seen.notes ?? []).map(([note, place]) => {
       const item = make("li", note);
       item.insertAdjacentHTML("beforeend", place);
@@ -72,27 +72,27 @@
     }));
     one("join").hidden = !seen.html;
     one("joined").innerHTML = seen.html ?? "";
-    one("who").hidden = !seen.classes?.length;
+    one("who").hidden = !seen.html;
     one("answers").hidden = true;
-    if (!seen.classes) return;
-    one("queries").textContent = seen.queries
-      ? `${seen.queries} samples have no label: these are the queries, which are classified into the new classes.`
-      : "Every sample has a label, so nothing is left to classify; leave the label empty where it is unknown.";
+    if (!seen.html) return;
+    one("roles").textContent = seen.roles;
+    one("classes").hidden = !seen.classes.length;
     one("classes").querySelector(".ticks").replaceChildren(...seen.classes.map(([name, count, isNew]) => {
       const [label, box] = tick(`${name} (${count})`, isNew);
       box.value = name;
       box.addEventListener("change", ready);
       return label;
     }));
-    one("fit").dataset.queries = seen.queries;
+    whole = seen.ready;
     ready();
   };
   const chosen = () => Array.from(one("classes").querySelectorAll("input:checked")).map((box) => box.value);
-  const ready = () => { one("fit").disabled = !(Number(one("fit").dataset.queries) && chosen().length > 1); };
+  const ready = () => { one("fit").disabled = !whole || (!one("classes").hidden && chosen().length < 2); };
   const upload = async (files) => {
     complain(one("error"), "");
     // Told here, because a file that is refused may not be read to its end.
-    const names = Array.from(files, (file) => file.name);
+    const into = one("set").value;
+    const names = Array.from(files, (file) => `${into}/${file.name}`);
     const kept = held.filter(([name]) => !names.includes(name)).reduce((sum, [, size]) => sum + size, 0);
     if (Array.from(files).reduce((sum, file) => sum + file.size, kept) > Number(drop.dataset.most)) {
       complain(one("error"), `The files have more than ${drop.dataset.most / 1e6} MB together; 'fewview serve --megabytes' takes more.`);
@@ -101,7 +101,7 @@
     for (const file of files) {
       one("told").textContent = `taking ${file.name} …`;
       try {
-        await ask(`upload?name=${encodeURIComponent(file.name)}`, file);
+        await ask(`upload?set=${into}&name=${encodeURIComponent(file.name)}`, file);
       } catch (error) {
         one("told").textContent = "";
         complain(one("error"), `${file.name}: ${error.message}`);
