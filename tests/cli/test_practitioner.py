@@ -129,6 +129,21 @@ def test_what_samples_say_alone_is_written_where_it_is_asked_for(
     assert float(line["probability_alone"]) == pytest.approx(wanted_p, abs=1e-5)
 
 
+def test_predictions_as_a_page(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    assert invoke(*FIT)[0] == 0
+    code, out, errors = invoke(*PREDICT, "-o", "p.csv", "--reject", "0.1", "--html", "p.html")
+    assert code == 0, errors
+    assert "written: p.html (" in out
+    text = (tmp_path / "p.html").read_text()
+    for line in csv.DictReader((tmp_path / "p.csv").open()):
+        (row,) = [part for part in text.split("<tbody") if f">{line['id']}</button>" in part]
+        assert f'data-label="{line["label"]}"' in row
+    assert "fewview predict --model base.model --support support" in text
+    code, _, errors = invoke(*PREDICT, "-o", "p.csv", "--html", "query/p.html")
+    assert code == 2
+    assert "in the folder of inputs" in errors
+
+
 def test_rejection_and_reasons(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     assert invoke(*FIT)[0] == 0
     code, out, errors = invoke(

@@ -17,6 +17,7 @@ from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
 from fewview.cli._text import examples
+from fewview.cli.serving._serve import serve
 from fewview.cli.suite._commands import suite_app
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app = typer.Typer(
         "fewview data list", "which data sets there are",
         "fewview methods", "which methods there are",
         "fewview advise my_data/", "which method suits your own data",
+        "fewview serve", "a local page: drop tables, fit, predict, switch views off",
         "fewview bench digits --methods proto,ptmap --eta 0,0.3,0.5", "a benchmark",
         "fewview results", "everything computed so far",
         "fewview report -o report.html", "the same as one page",
@@ -62,6 +64,7 @@ def _options(
 app.add_typer(data_app, name="data")
 app.add_typer(suite_app, name="suite")
 for command in (
-    methods, advise, fit, predict, impute, bench, results, reproduce, report, run, doctor,
+    methods, advise, fit, predict, impute, serve, bench, results, reproduce, report, run,
+    doctor,
 ):  # fmt: skip
     app.command(epilog=getattr(command, "epilog", None))(command)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._declared import Device, Force, takes
+from fewview.cli._declared import Device, Force, Html, takes
 from fewview.cli._fit import read_samples, say
 from fewview.cli._text import shows, suggest
 from fewview.ground._flags import READING
@@ -110,6 +110,7 @@ def predict(
             help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
         ),
     ] = False,
+    html: Html = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -148,7 +149,9 @@ def predict(
     form = FORMATS.get(target.suffix.lower())
     if form is None:
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
-    check_output(output, [data, model, support, query], force)
+    for place in (output, html):
+        if place is not None:
+            check_output(place, [data, model, support, query], force)
     advice = divided = None
     if data is not None:
         if model or support or query:
@@ -165,6 +168,8 @@ def predict(
     written = [_written(row, form, safe) for row in rows]
     save(written, list(written[0]) if written else [], form, target)
     print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
+    if html is not None:
+        _write_page(html, clf, samples, rows, alone)
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
         lines = reasons.rows()
@@ -182,6 +187,20 @@ def predict(
         suggest("the same with --explain, for the reasons behind every prediction")
 
 
+def _write_page(
+    html: str, clf: Method, samples: MultiViewData, rows: list[dict[str, Any]], alone: bool
+) -> None:
+    import shlex
+    import sys
+
+    from fewview.report.pages._prediction import reasons_for_page, write_predictions
+
+    found = reasons_for_page(clf, samples, alone)
+    command = shlex.join(["fewview", *sys.argv[1:]])
+    write_predictions(html, clf, samples, rows, found, command=command)
+    print(f"written: {html} ({Path(html).stat().st_size / 1e3:.0f} kB)")
+
+
 def _from_one_table(
     data: str,
     new: str | None,
@@ -196,9 +215,7 @@ def _from_one_table(
     from tempfile import TemporaryDirectory
 
     from fewview.cli._bar import make_progress
-    from fewview.engine._fitted import usual_task
-    from fewview.engine._registry import create
-    from fewview.evaluate._divided import choose_method, divide
+    from fewview.evaluate._divided import choose_method, divide, fit_divided, usual_method
 
     samples = read_samples(data, **reading)
     say(f"{samples}")
@@ -220,14 +237,9 @@ def _from_one_table(
             advice, remark = choose_method(parts, seconds, store, make_progress())
         if remark:
             say(remark)
-        usual = "marginal" if parts.base is not None else "proto"
-        method = usual if advice is None else advice.method
+        method = usual_method(parts) if advice is None else advice.method
         say(f"method: {method}" if advice is None else advice.sentence)
-    clf = create(method, device=device)
-    if parts.base is not None:
-        task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
-        clf.fit_base(parts.base, task=task)
-    clf.fit(parts.support, classes=classes)
+    clf = fit_divided(parts, method, device, classes=classes)
     _tell_empty(clf, parts.query, "the supports" if parts.base is None else "the known classes")
     return clf, parts, advice
 

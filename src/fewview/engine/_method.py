@@ -25,7 +25,7 @@ from torch import Tensor
 from fewview._version import __version__
 from fewview.engine._contract import Contract, labelled_data
 from fewview.engine._encoding import Reader, Writer, read_method, write_method
-from fewview.engine._explaining import Explanation
+from fewview.engine._explaining import Explanation, add_other_queries, explain_by_leaving_out
 from fewview.engine._fitted import FittedBase, usual_task
 from fewview.engine._fitting import Fitting, content_order
 from fewview.engine._saving import read_file, write_file
@@ -41,7 +41,7 @@ from fewview.engine.open_world._sets import check_coverage
 from fewview.ground._draws import combine, stream_key
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import nearest_support
+from fewview.numerics._distances import nearest_support, nearest_supports
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
 
@@ -55,6 +55,8 @@ UNBALANCED_ALONE = 0.27
 CHANGED = 0.22
 # Fewer queries per class tell little about all that.
 FEWEST_PER_CLASS = 5
+# Supports that reasons name for every query.
+NEAREST = 3
 Self = TypeVar("Self", bound="Method")
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
@@ -152,16 +154,26 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         """Whether answers to queries depend on the other queries, with these parameters."""
         return self.queries_together == "yes"
 
+    @staticmethod
+    def _unrelated(batch: EpisodeBatch) -> Tensor:
+        """Queries of one task that share no view with any support, bool [n_query]."""
+        return ~(batch.query_mask & batch.support_mask.any(1, keepdim=True)).any(-1)[0]
+
+    @property
+    def _relates_views(self) -> bool:
+        """Whether a base set has told it how views go together."""
+        return self.tags.bridges_views and self.base is not None
+
     def _even_where_unrelated(self, batch: EpisodeBatch, scores: Tensor) -> Tensor:
         """Equal scores [n_query, way] for queries that share no view with any support.
 
         Whatever a method says of them comes from how gaps are filled, unless a base set has told
         it how views go together.
         """
-        lost = ~(batch.query_mask & batch.support_mask.any(1, keepdim=True)).any(-1)[0]
+        lost = self._unrelated(batch)
         if not bool(lost.any()):
             return scores
-        knows = self.tags.bridges_views and self.base is not None
+        knows = self._relates_views
         warnings.warn(
             f"{int(lost.sum())} of {len(lost)} queries share no view with any support; "
             + (
@@ -242,16 +254,27 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         batch, places, columns = self._asked(self._queries(X))
         if not batch.n_query:
             return np.zeros((0, len(self.classes_)))
+        return self._with_known(batch, self._alone(batch)[:, columns])[places]
+
+    def _alone(self, batch: EpisodeBatch) -> FloatArray:
+        """Probabilities of the queries of one task, each by itself, [n_query, way]."""
         scores = self._scores_alone(batch)
-        if scores is None:
-            dims = self.prepared_.reference.view_dims
-            size = self.batch_size(batch.n_support, 1, dims, batch.way)
-            rows = torch.arange(batch.n_query, device=batch.device)
-            parts = (batch.one_by_one(rows[k : k + size]) for k in range(0, len(rows), size))
-            scores = torch.cat([self.score_batch(part, self.prepared_) for part in parts])[:, 0]
-        scores = self._even_where_unrelated(batch, scores).cpu()
-        proba: FloatArray = torch.softmax(scores.double(), dim=-1)[:, columns].numpy()
-        return self._with_known(batch, proba)[places]
+        scores = self._one_by_one(batch) if scores is None else scores
+        scores = self._even_where_unrelated(batch, scores).cpu().double()
+        proba: FloatArray = torch.softmax(scores, dim=-1).numpy()
+        return proba
+
+    def _one_by_one(self, batch: EpisodeBatch) -> Tensor:
+        """Scores of the queries of one task, each in a task of its own, [n_query, way]."""
+        dims = self.prepared_.reference.view_dims
+        size = self.batch_size(batch.n_support, 1, dims, batch.way)
+        rows = torch.arange(batch.n_query, device=batch.device)
+        parts = (batch.one_by_one(rows[k : k + size]) for k in range(0, len(rows), size))
+        return torch.cat([self.score_batch(part, self.prepared_) for part in parts])[:, 0]
+
+    @property
+    def _alone_is_quick(self) -> bool:
+        return type(self).scores_alone is not Contract.scores_alone
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities of queries, [n_query, classes], columns as in `classes_`."""
@@ -393,8 +416,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         """
         query = as_data(X, like=self.prepared_.reference if hasattr(self, "prepared_") else None)
         query = query.with_labels(None)
-        quick = type(self).scores_alone is not Contract.scores_alone
-        by_itself = self.proba_alone(query) if self.looks_together and (quick or alone) else None
+        wanted = self.looks_together and (self._alone_is_quick or alone)
+        by_itself = self.proba_alone(query) if wanted else None
         proba = self.predict_proba(query)
         fits = None
         gone = [False] * len(query)
@@ -485,11 +508,13 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             limits: Thresholds = set_thresholds(self.settled(state), rows, task)
         return limits
 
-    def explain(self, X: Any) -> Explanation:
+    def explain(self, X: Any, *, alone: bool = False) -> Explanation:
         """Say what every view contributed to the decision about every query.
 
         Args:
             X: queries, as for `predict`.
+            alone: tell the evidence of a query's own views from the pull of the other queries also
+                where every query then takes one more pass for each of its views.
 
         Returns:
             An `Explanation`: `frame()`, `plot()`, or its arrays.
@@ -502,10 +527,30 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         """
         query = self._queries(X)
         batch, rows, columns = self._asked(query)
-        found = self.explain_batch(batch, self.prepared_).rearranged(rows, columns)
+        found = self.explain_batch(batch, self.prepared_)
+        apart = self.looks_together and (self._alone_is_quick or alone)
+        if apart and not found.together.size:
+            own = replace(explain_by_leaving_out(batch, lambda part: self._one_by_one(part)[None]),
+                          neighbours=found.neighbours)  # fmt: skip
+            found = add_other_queries(own, self.score_batch(batch, self.prepared_)[0])
+        found = found.rearranged(rows, columns)
+        lost = self._unrelated(batch).cpu().numpy()[rows]
+        if lost.any() and not self._relates_views:
+            found = found.even(lost)
         names = self._base_classes()
+        labels = self.support_.classes[self.support_.codes].tolist()
+        # Without identifiers supports have no names: their rows are not in the order of the user.
+        ids = self.support_.ids
+        known = [None] * len(labels) if ids is None else ids.tolist()
+        near = nearest_supports(batch, NEAREST)
         return replace(
             found,
+            alone=np.log(self._alone(batch)[rows][:, columns].clip(min=1e-300))
+            if apart
+            else found.alone,
+            nearest=tuple(
+                tuple((known[k], labels[k], distance) for k, distance in near[row]) for row in rows
+            ),
             mask=np.asarray(query.mask),
             classes=tuple(self.support_.classes.tolist()),
             ids=tuple(range(len(query)) if query.ids is None else query.ids.tolist()),

@@ -43,6 +43,7 @@ def add_options(parser: ArgumentParser, options: Mapping[str, Option]) -> None:
 DATA_DIR = Option("Folder of data files. Default: $FEWVIEW_DATA, else the user's cache.")
 DEVICE = Option("cpu, cuda or auto.", default="cpu")
 FORCE = Option("Let -o replace an input, or write into a folder of inputs.", bool)
+HTML = Option("Write one self-contained page too, to be opened in a browser.", metavar="FILE")
 JOBS = Option("Number of processes; they share the cores.", int, 1)
 
 # How samples are read; names are those of the parameters of `MultiViewData.read`.
