@@ -277,7 +277,7 @@ def verdict(pair: PairedComparison) -> str:
     """
     if pair.told_apart:
         return "better"
-    return "level" if -LEVEL < pair.low and pair.high < LEVEL else "open"
+    return "level" if pair.low > -LEVEL and pair.high < LEVEL else "open"
 
 
 def winner(panel: Panel, among: Collection[str] | None = None) -> Winner | None:
