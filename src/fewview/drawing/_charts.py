@@ -242,10 +242,11 @@ def chart(
     *,
     guides: Sequence[Box] = (),
     height: float = 300.0,
+    width: float = WIDTH,
 ) -> Figure:
     """Draw lines with bands, or points, over two axes; guides are dashed lines (x, y, x, y)."""
-    figure = _paper(WIDTH, height)
-    axes = _axes(figure, (46.0, 12.0, WIDTH - 14.0, height - 42.0), across, up)
+    figure = _paper(width, height)
+    axes = _axes(figure, (46.0, 12.0, width - 14.0, height - 42.0), across, up)
     _fill(axes, series, guides)
     return figure
 
@@ -256,11 +257,14 @@ def rows_chart(
     *,
     joins: Sequence[tuple[int, int]] = (),
     above: str = "",
+    guide: float | None = None,
+    sign: str = "",
 ) -> Figure:
     """Draw one row per method, with a marker at the `y` of its one point.
 
     Rows from a first to a last one are joined by a thick line at the right, and words `above` the
-    rows say what that means.
+    rows say what that means. A dashed line stands at the value `guide`, where bars begin then;
+    `sign` is "+" where numbers are differences.
     """
     top = 24.0 if above else 12.0
     left = min(max(7.0 * max(len(one.name) for one in series) + 14.0, 70.0), 200.0)
@@ -273,15 +277,19 @@ def rows_chart(
         (point,) = one.points
         y, row = top + 20.0 * (k + 0.5), (k + 0.5, k + 0.5)
         colour = COLOURS[one.look.colour]
-        plain = Look(one.look.colour, one.look.marker, ())  # no switch: every row stays in colour
-        _line(axes, (across.ends[0], point.y), row, color=RULE, zorder=1)
+        look = one.look
+        start = across.ends[0] if guide is None else guide
+        _line(axes, (start, point.y), row, color=RULE, zorder=1)
         if point.low is not None and point.high is not None:
             _line(axes, (point.low, point.high), row, color=colour, linewidth=1.5,
-                  gid=_piece("bar", k, plain, "on"))  # fmt: skip
-        _line(axes, [point.y], row[:1], color=colour, label=f"{one.name}: {point.y:.2f}",
-              gid=_piece("mark", k, plain, "on"), **plain.mark())  # fmt: skip
+                  gid=_piece("bar", k, look, "on"))  # fmt: skip
+        words = point.words or f"{one.name}: {point.y:{sign}.2f}"
+        _line(axes, [point.y], row[:1], color=colour, label=_flat(words),
+              gid=_piece("mark", k, look, "on"), **look.mark())  # fmt: skip
         _write(figure, left - 8, y, _short(one.name, 25), ha="right")
-        _write(figure, right + 10, y, f"{point.y:.2f}")
+        _write(figure, right + 10, y, f"{point.y:{sign}.2f}")
+    if guide is not None:
+        _line(axes, [guide] * 2, [0, len(series)], color=SOFT, linestyle=(0, (4, 4)), zorder=2)
     for first, last in joins:
         ends = [top + 20.0 * (first + 0.2), top + 20.0 * (last + 0.8)]
         _line(figure, [right + 50.0] * 2, ends, color=INK, linewidth=4)
@@ -373,7 +381,7 @@ def key(look: Look, joined: bool = True) -> Figure:
 # ---------------------------------------------------------------------- charts of results
 
 
-def _accuracy(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str]) -> Any:
+def accuracy_series(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str]) -> Any:
     """Series, axes and the line of chance of one data set."""
     chance = 100.0 / rows[0]["way"]
     etas = sorted({float(row["eta"]) for row in rows})
@@ -398,7 +406,7 @@ def _accuracy(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str])
 
 def accuracy_chart(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str]) -> Figure:
     """Draw accuracy against the missing rate on one data set, with 95 % intervals as bands."""
-    series, across, up, guides = _accuracy(rows, known, shown)
+    series, across, up, guides = accuracy_series(rows, known, shown)
     return chart(series, across, up, guides=guides, height=320)
 
 
@@ -421,7 +429,7 @@ def accuracy_curves(rows: Sequence[Row], title: str | None = None) -> Figure:
     figure = _paper(WIDTH * wide, head + high * -(-len(datasets) // wide))
     for k, dataset in enumerate(datasets):
         here = [row for row in rows if row["dataset"] == dataset]
-        series, across, up, guides = _accuracy(here, known, order)
+        series, across, up, guides = accuracy_series(here, known, order)
         x, y = WIDTH * (k % wide), head + high * (k // wide)
         box = (x + 46.0, y + 28.0, x + WIDTH - 14.0, y + high - 42.0)
         axes = _axes(figure, box, across, up)
