@@ -23,7 +23,7 @@ from fewview.report._contents import collect, costs, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._page import render, write_report
 from fewview.report._provenance import commands
-from fewview.report._queries import look_closer
+from fewview.report._queries import Closer, look_closer
 from fewview.results._cells import Cell, Result, example_cell
 from fewview.results._comparing import Panel, rank_panels, winners
 from fewview.results._metrics import EpisodeMetrics, measure

@@ -103,6 +103,7 @@
         node.classList.toggle("off", !on);
       }
     }
+    for (const series of all("g.series.pick")) series.parentNode.append(series); // on top
     for (const box of all("input[data-when]")) box.checked = state.when.has(box.dataset.when);
     for (const card of all(".card")) {
       const wanted = all("input[data-when]", card).map((box) => box.dataset.when).filter((w) => state.when.has(w)).join(" ");
