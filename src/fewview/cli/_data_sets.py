@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import DataDir, Force, takes
+from fewview.cli._declared import DataDir, Force, Wide, takes
 from fewview.cli._fit import read_samples
 from fewview.cli._text import examples, leads_to, print_table
 from fewview.ground._flags import READING
@@ -33,7 +33,7 @@ FILE = "An .npz, .mat, .h5mu or .h5ad file, or a folder with one table per view.
 
 @data_app.command("list")
 @leads_to("fewview data info NAME")
-def list_(data_dir: DataDir = None) -> None:
+def list_(data_dir: DataDir = None, wide: Wide = False) -> None:
     """List the known data sets and say which are present."""
     from fewview.datasets._catalogue import data_folder, get_spec, is_present, names
 
@@ -59,7 +59,7 @@ def list_(data_dir: DataDir = None) -> None:
         "data set", "present", "samples", "classes", "views", "base/novel", "task (queries)",
         "relation to the paper's data",
     )  # fmt: skip
-    print_table(header, lines, right=(2, 3))
+    print_table(header, lines, right=(2, 3), drop=(7, 5), text={4: 24}, wide=wide)
     print(f"data folder: {data_folder(data_dir)}")
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fewview.cli._text import Command
-from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, JOBS, Option
+from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, JOBS, WIDE, Option
 
 
 def typed(option: Option, name: str = "") -> Any:
@@ -44,6 +44,7 @@ DataDir = Annotated[str | None, typed(DATA_DIR)]
 Device = Annotated[str, typed(DEVICE)]
 Force = Annotated[bool, typed(FORCE, "force")]
 Jobs = Annotated[int, typed(JOBS)]
+Wide = Annotated[bool, typed(WIDE, "wide")]
 StoreFile = Annotated[
     str | None, typer.Argument(help="File of results; by default where 'bench' keeps them.")
 ]

@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 import fewview
+from fewview.cli._declared import Wide
 from fewview.cli._text import leads_to, print_table, shows
 from fewview.datasets._catalogue import cache_folder
 from fewview.ground._errors import FewviewError
@@ -38,6 +39,7 @@ def methods(
     name: Annotated[
         str | None, typer.Argument(help="Show one method with its parameters.", show_default=False)
     ] = None,
+    wide: Wide = False,
 ) -> None:
     """List the methods and what they are: yes and no as their authors declared it."""
     if name is not None:
@@ -49,7 +51,8 @@ def methods(
     )  # fmt: skip
     # Where methods are loaded already, some may have been added by hand.
     loaded = "fewview.engine._registry" in sys.modules
-    print_table(header, _lines() if loaded else remembered(_lines))
+    lines = _lines() if loaded else remembered(_lines)
+    print_table(header, lines, drop=(1, 8, 6, 7, 4, 5), text={3: 14, 9: 34}, wide=wide)
 
 
 def _lines() -> Lines:

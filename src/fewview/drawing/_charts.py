@@ -8,7 +8,7 @@ pyplot: no window system, no global state, no leftover figures.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,11 @@ class Series:
     shown: bool = True  # in colour and with its band; others are thin and grey until switched on
     joined: bool = True  # by a line
     labelled: bool = False  # the name is written beside the last point
+
+    def without_intervals(self) -> Series:
+        """The same, points alone."""
+        points = (replace(point, low=None, high=None) for point in self.points)
+        return replace(self, points=tuple(points))
 
 
 @dataclass(frozen=True)
@@ -404,9 +409,16 @@ def accuracy_series(rows: Sequence[Row], known: dict[str, Look], shown: Sequence
     return series, across, up, [(first, chance, last, chance)]
 
 
-def accuracy_chart(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str]) -> Figure:
-    """Draw accuracy against the missing rate on one data set, with 95 % intervals as bands."""
+def accuracy_chart(
+    rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str], band: str | None = None
+) -> Figure:
+    """Draw accuracy against the missing rate on one data set, with 95 % intervals as bands.
+
+    A page shows one band at a time; on paper that of the method `band` alone is drawn.
+    """
     series, across, up, guides = accuracy_series(rows, known, shown)
+    if band is not None:
+        series = [one if one.name == band else one.without_intervals() for one in series]
     return chart(series, across, up, guides=guides, height=320)
 
 
@@ -473,10 +485,59 @@ def rank_diagram(
     )
 
 
-def save_figure(figure: Figure, path: str | PathLike[str]) -> list[Path]:
+# Widths of columns in print, inches: one and two of an IEEE page; other styles are near.
+COLUMNS = {"single": 3.5, "double": 7.16}
+
+
+def for_print(figure: Figure, width: float, legend: Sequence[Series] = ()) -> Figure:
+    """Make a chart as wide as a column, in inches, with letters of 7 to 9 points.
+
+    Lines of the `legend` are named below the chart. The figure itself is changed.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+    old_width, old_height = figure.get_size_inches()
+    factor = width / old_width
+    letters = min(max(factor, 7.0 / SMALL), 9.0 / LETTERS)
+    thin = min(max(factor, 0.6), 0.8)
+    for text in figure.findobj(Text):
+        if isinstance(text, Text):
+            text.set_fontsize(text.get_fontsize() * letters)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_tick_params(labelsize=LETTERS * letters, pad=3)
+            axis.grid(linewidth=0.5)
+    for line in figure.findobj(Line2D):
+        if isinstance(line, Line2D) and line.get_gid():
+            line.set_linewidth(line.get_linewidth() * thin)
+            line.set_markersize(line.get_markersize() * thin)
+    height = old_height * min(factor, 0.72)
+    columns = max(1, int(width * 72 // 95))
+    below = (12.0 * -(-len(legend) // columns) + 6.0) / 72 if legend else 0.0
+    places = [axes.get_position(original=True).bounds for axes in figure.axes]
+    figure.set_size_inches(width, height + below)
+    for axes, (x, y, wide, high) in zip(figure.axes, places, strict=True):
+        whole = height + below
+        axes.set_position((x, (y * height + below) / whole, wide, high * height / whole))
+    if legend:
+        keys = [Line2D([], [], **one.look.line(1.2)) for one in legend]
+        for one in keys:
+            one.set_markersize(one.get_markersize() * 0.6)
+        names = figure.legend(
+            keys, [_flat(one.name) for one in legend], loc="lower center", ncol=columns,
+            fontsize=7, frameon=False, handlelength=3.0, labelcolor=INK, columnspacing=1.0,
+        )  # fmt: skip
+        for text in names.get_texts():
+            text.set_parse_math(False)
+    return figure
+
+
+def save_figure(figure: Figure, path: str | PathLike[str], *, cut: bool = True) -> list[Path]:
     """Save a figure as `name.png`, `.svg` or `.pdf`, or as both PNG and SVG if there is no ending.
 
-    Returns the files written, each whole or not at all.
+    It is cut to what is drawn, unless it has to stay as wide as it is. Returns the files written,
+    each whole or not at all.
     """
     from matplotlib import rc_context
 
@@ -492,5 +553,6 @@ def save_figure(figure: Figure, path: str | PathLike[str]) -> list[Path]:
         # Without a date and with fixed identifiers the same figure is the same file.
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
         with replacing(file) as temporary, rc_context({"svg.hashsalt": "fewview"}):
-            figure.savefig(temporary, format=kind, dpi=160, metadata=metadata, bbox_inches="tight")
+            box = "tight" if cut else None
+            figure.savefig(temporary, format=kind, dpi=160, metadata=metadata, bbox_inches=box)
     return files

@@ -43,6 +43,7 @@ def add_options(parser: ArgumentParser, options: Mapping[str, Option]) -> None:
 DATA_DIR = Option("Folder of data files. Default: $FEWVIEW_DATA, else the user's cache.")
 DEVICE = Option("cpu, cuda or auto.", default="cpu")
 FORCE = Option("Let -o replace an input, or write into a folder of inputs.", bool)
+WIDE = Option("All columns, however narrow the terminal is.", bool)
 JOBS = Option("Number of processes; they share the cores.", int, 1)
 
 # How samples are read; names are those of the parameters of `MultiViewData.read`.
@@ -240,6 +241,7 @@ SUITE_SHOW = {
     "data": Option("These data sets alone, separated by commas."),
     "output": Option("Write a page in Markdown instead.", metavar="FILE", flags=("--output", "-o")),
     "records": _RECORDS,
+    "wide": WIDE,
 }
 SUITE_SUBMIT = {
     **_FORM,

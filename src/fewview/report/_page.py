@@ -42,6 +42,7 @@ def write_report(
     title: str | None = None,
     data_dir: str | None = None,
     examples: bool = True,
+    figures: str | PathLike[str] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Write one self-contained HTML page about the results of a store.
@@ -53,6 +54,8 @@ def write_report(
         title: of the page; by default it names the data sets.
         data_dir: folder of data files, for example episodes.
         examples: read the data again and show example episodes.
+        figures: folder for the figures as PDF and SVG, one and two columns wide, and for tables in
+            LaTeX.
         tell: is told what is going on.
 
     Returns:
@@ -76,6 +79,10 @@ def write_report(
             some = contents.panels if examples else []
             shown = [example(panel, data_dir, tell) for panel in some]
             closer = [look_closer(panel, reader, data_dir, tell) for panel in some]
+        if figures is not None:
+            from fewview.report._papers import write_for_papers
+
+            told(f"{len(write_for_papers(contents, figures))} files for papers in {figures}")
         asked = ["fewview", "report", str(store), "-o", str(output)]
         for condition in where:
             asked += ["--where", condition]

@@ -7,7 +7,7 @@ Each function says one section in words, tables and drawings. What is true is wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fewview.ground._rows import Row
 from fewview.paper._printed import METHODS as PAPER_METHODS
 from fewview.paper._printed import TABLES as PAPER_TABLES
 from fewview.paper._printed import printed
-from fewview.report._contents import Contents, costs, reliabilities
+from fewview.report._contents import Contents, Cost, costs, reliabilities
 from fewview.report._elements import (
     Drawn,
     Entry,
@@ -40,8 +40,11 @@ from fewview.report._elements import (
     picture,
     plural,
 )
-from fewview.results._comparing import Panel, Ranked, rank_panels, winner, winners
+from fewview.results._comparing import Panel, Ranked, Winner, rank_panels, winner
 from fewview.results._intervals import ALPHA
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Methods that are shown at first; the others are grey lines, or not there, until switched on.
 N_SHOWN = 12
@@ -109,11 +112,8 @@ def _intervals(panel: Panel, drawn: str) -> str:
     return f", {drawn} is the 95 % interval over class splits"
 
 
-def _differences(panel: Panel, looks: Looks) -> list[Drawn]:
-    """How far every method is behind the best, class split by class split; none for one method."""
-    found = winner(panel)
-    if found is None or not found.pairs:
-        return []
+def difference_chart(found: Winner, looks: Looks) -> tuple[Figure, list[Series]]:
+    """Draw how far every method is behind the best, class split by class split."""
     series, values = [], [0.0]
     for pair in found.pairs:
         low, high = (-end if np.isfinite(end) else None for end in (pair.high, pair.low))
@@ -123,19 +123,26 @@ def _differences(panel: Panel, looks: Looks) -> list[Drawn]:
             values += [low, high]
         values.append(-pair.difference)
         series.append(_series(looks, pair.two, [Point(0, -pair.difference, low, high, told)]))
-    name = f"points behind {found.best}"
+    across = Scale(f"points behind {found.best}", min(values), max(values), pad=0.03)
+    return rows_chart(series, across, guide=0.0, sign="+"), series
+
+
+def _differences(panel: Panel, looks: Looks) -> list[Drawn]:
+    """Paired differences to the best; none for one method."""
+    found = winner(panel)
+    if found is None or not found.pairs:
+        return []
+    figure, series = difference_chart(found, looks)
     return [
         picture(
-            rows_chart(
-                series, Scale(name, min(values), max(values), pad=0.03), guide=0.0, sign="+"
-            ),
+            figure,
             f"Paired differences to {found.best} over class splits, means over missing rates, with "
             "the interval that decides (corrected for all comparisons): where it does not reach "
             "the dashed line, the method is clearly behind.",
             title=f"Paired differences to the best on {panel.title}",
             description=f"The nearest is {found.second}. The card at the top of the page has all.",
             series=series,
-            axes=("", name),
+            axes=("", f"points behind {found.best}"),
             legend=False,
         )
     ]
@@ -165,15 +172,7 @@ def _one_rate(panel: Panel, looks: Looks) -> Drawn:
 
 def _rates(panel: Panel) -> Table:
     """One row per method, one column per missing rate."""
-    best = {
-        eta: max(row["accuracy"] for row in panel.rows if row["eta"] == eta) for eta in panel.etas
-    }
-    tied = {
-        (pair.two, one.eta)
-        for one in winners(panel)
-        for pair in one.pairs
-        if one.eta is not None and one.n_splits > 1 and not pair.told_apart
-    }
+    leaders = panel.leaders()
 
     def entry(row: Row | None) -> str | Entry:
         if row is None:
@@ -181,8 +180,8 @@ def _rates(panel: Panel) -> Table:
         text = f"{row['accuracy']:.1f} ±{row['standard_error']:.1f}"
         if row["split_low"] is not None:
             text += f" ({row['split_low']:.0f}-{row['split_high']:.0f})"
-        top = row["accuracy"] == best[row["eta"]]
-        return Entry(text, row["accuracy"], top, (row["method"], row["eta"]) in tied)
+        best, tied = leaders.get(row["eta"], ("", set()))
+        return Entry(text, row["accuracy"], row["method"] == best, row["method"] in tied)
 
     several = any(row["split_low"] is not None for row in panel.rows)
     spread = "; in brackets the lowest and highest class split" if several else ""
@@ -387,20 +386,23 @@ def times(contents: Contents, looks: Looks) -> Section:
     return Section("Time against accuracy", [words], parts=parts, id="time")
 
 
-def _time_part(panel: Panel, looks: Looks) -> Section:
-    found = costs(panel)
+def time_chart(found: Sequence[Cost], looks: Looks) -> tuple[Figure, list[Series]]:
+    """Draw accuracy against time, one point per method."""
     series = []
     for cost in found:
         told = f"{cost.method}: {cost.milliseconds:.3g} ms, {cost.accuracy:.1f} %"
         point = Point(max(cost.milliseconds, 1e-6), cost.accuracy, words=told)
         series.append(_series(looks, cost.method, [point], joined=False, labelled=cost.efficient))
     x, y = zip(*((one.points[0].x, one.points[0].y) for one in series), strict=True)
+    across = Scale("milliseconds per episode", min(x), max(x), log=True)
+    return chart(series, across, Scale("accuracy (%)", min(y), max(y), pad=0.1)), series
+
+
+def _time_part(panel: Panel, looks: Looks) -> Section:
+    found = costs(panel)
+    drawn, series = time_chart(found, looks)
     figure = picture(
-        chart(
-            series,
-            Scale("milliseconds per episode", min(x), max(x), log=True),
-            Scale("accuracy (%)", min(y), max(y), pad=0.1),
-        ),
+        drawn,
         "Up and left is better. Names stand beside methods that none beats in both.",
         series=series,
         axes=("milliseconds per episode", "accuracy (%)"),

@@ -126,6 +126,14 @@ class Panel:
         places = (row for row in self.rows if row["method"] == method and row["eta"] == eta)
         return next(places, None)
 
+    def leaders(self) -> dict[float, tuple[str, set[str]]]:
+        """Per missing rate the best method, and those that are not told apart from it."""
+        return {
+            one.eta: (one.best, set(one.tied) if one.n_splits > 1 else set())
+            for one in winners(self)
+            if one.eta is not None
+        }
+
     def comparison(
         self, eta: float | None = None, among: Collection[str] | None = None
     ) -> Comparison:
@@ -207,6 +215,7 @@ class Comparison:
         return [
             {"dataset": self.panel, "eta": self.eta}
             | {key: None if value != value else value for key, value in asdict(pair).items()}
+            | {"verdict": verdict(pair)}
             for pair in compare_with_best(self.means, self.names)  # NaN is no JSON
         ]
 
