@@ -20,12 +20,11 @@ from fewview.results._metrics import EpisodeMetrics
 
 def results() -> list[Result]:
     """Two methods that cannot be told apart, and one that is far behind, on eight class splits."""
-    noise = np.random.default_rng(0).normal(size=(2, 8))
     out = []
     for name, level in (("proto", 0.8), ("match", 0.8), ("my_own", 0.4)):
         for eta in (0.0, 0.5):
             for k in range(8):
-                shift = 0.02 * noise[int(name == "match"), k]
+                shift = 0.02 * (-1) ** k - 0.001 if name == "match" else 0.0
                 values = np.full(3, level - 0.2 * eta + shift)
                 metrics = EpisodeMetrics(values, values, 1 - values, 1 - values, np.ones((3, 15)))
                 cell = example_cell(
