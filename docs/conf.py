@@ -38,6 +38,7 @@ html_theme = "furo"
 html_title = f"fewview {version}"
 html_static_path = ["_static"]
 html_css_files = ["fewview.css"]
+html_js_files = ["fewview.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
