@@ -336,7 +336,10 @@ def wrong_answers(
             words.append(f"{panel.title}: left out, {one.rstrip('.')}.")
             continue
         figures = [_by_views(panel, one, looks), *_confusions(panel, one)]
-        told = []
+        told = [
+            "Squares: rows are true classes, columns what was said, among the tasks that have both; "
+            "the diagonal is right answers, and wrong ones are drawn three times as strong."
+        ]
         if one.questions:
             told.append(
                 f"{one.method}, the best method that can be run again here, is wrong about "
