@@ -867,6 +867,12 @@ def check_picture(picture: Picture, folder: Path) -> None:
             assert line.get_color() in (*COLOURS, "black", "0.6") or line.get_linestyle() == "None"
     assert min(sizes) >= 6
     assert picture.figure.get_size_inches()[0] <= 7.2
+    # Panels that are one grid are also stacked for one column of print.
+    single = folder / f"{name}-single.svg"
+    assert single.exists() == (not picture.figure.subfigs)
+    if single.exists():
+        width = ElementTree.parse(single).getroot().get("width") or ""
+        assert float(width.removesuffix("pt")) == pytest.approx(72 * 3.5)
 
 
 def cloud(seed: int, anchors: int = 2) -> Cloud:

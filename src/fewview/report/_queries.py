@@ -337,8 +337,8 @@ def wrong_answers(
             continue
         figures = [_by_views(panel, one, looks), *_confusions(panel, one)]
         told = [
-            "Squares: rows are true classes, columns what was said, among the tasks that have both; "
-            "the diagonal is right answers, and wrong ones are drawn three times as strong."
+            "Squares: rows are true classes, columns what was said, among tasks that have both. "
+            "The diagonal is right answers; wrong ones are drawn three times as strong."
         ]
         if one.questions:
             told.append(
