@@ -18,7 +18,8 @@ BENCH = "bench digits --methods proto,match --eta 0,0.1,0.2,0.3,0.4,0.5 --splits
 COMMANDS = (
     "methods", "data list", "suite show", "results STORE", "results STORE --compare",
     "results STORE --level cell", f"{BENCH} --store none", "--help", "results --help",
-    "bench --help", "fit --help", "suite run --help",
+    "bench --help", "fit --help", "suite run --help", "doctor", "reproduce handwritten",
+    "reproduce claims",
 )  # fmt: skip
 
 

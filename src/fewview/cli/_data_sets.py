@@ -8,7 +8,7 @@ import typer
 
 from fewview.cli._declared import DataDir, Force, Wide, takes
 from fewview.cli._fit import read_samples
-from fewview.cli._text import examples, leads_to, print_table
+from fewview.cli._text import examples, leads_to, print_table, print_text
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def info(
     )
     for label, value in facts:
         if value:
-            print(f"{label + ':':<15}{value}")
+            print_text(f"{label + ':':<15}{value}", 15)
 
 
 @data_app.command()

@@ -134,6 +134,16 @@ def print_table(
         say(f"left out for want of room: {', '.join(left_out)} ({how} shows all)")
 
 
+def print_text(text: str, indent: int = 0) -> None:
+    """Print a line: broken between words on a terminal, further lines indented; whole in a pipe."""
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    # Addresses stay whole, so that they can be copied.
+    whole = {"break_on_hyphens": False, "break_long_words": False}
+    print("\n".join(wrap(text, console().width, subsequent_indent=" " * indent, **whole)))
+
+
 def _broken(name: str, cells: Sequence[str]) -> list[str]:
     """The name of a column in two lines, where that makes it narrower."""
     widest = max((len(part) for cell in cells for part in cell.split("\n")), default=0)

@@ -200,9 +200,10 @@ REPRODUCE = {
         "Take the base classes from this file, with --features.", metavar="FILE"
     ),
     "data_dir": DATA_DIR,
+    "wide": WIDE,
 }
 # Where nothing is shown, what shows has no options.
-ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features")
+ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features", "wide")
 FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}
 
 # The frozen suite.

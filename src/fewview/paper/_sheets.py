@@ -40,16 +40,18 @@ class Sheet:
             *(f"note: {note}" for note in self.notes),
         ]
 
-    def _texts(self) -> list[Row]:
+    def texts(self) -> list[Row]:
+        """Rows as they are printed."""
         return [{name: entry(row.get(name), name) for name in self.columns} for row in self.rows]
 
-    def _numeric(self, column: str) -> bool:
+    def numeric(self, column: str) -> bool:
+        """Whether a column has numbers."""
         return any(isinstance(row.get(column), (int, float)) for row in self.rows)
 
     def text(self) -> str:
         """Plain text; no line is wrapped or cut, and numbers end at the same place."""
-        rows = self._texts()
-        for name in filter(self._numeric, self.columns):
+        rows = self.texts()
+        for name in filter(self.numeric, self.columns):
             width = max(len(row[name]) for row in rows)
             for row in rows:
                 row[name] = row[name].rjust(width)
@@ -60,7 +62,7 @@ class Sheet:
         """A Markdown page."""
         title, *rest = self.head()
         lines = [f"- {line}" for line in rest]
-        table = render(self._texts(), self.columns, "markdown")
+        table = render(self.texts(), self.columns, "markdown")
         below = [part for line in self.summary for part in ("", line)]
         return "\n".join([f"# {title}", "", *lines, "", table, *below]) + "\n"
 
@@ -70,13 +72,13 @@ class Sheet:
             "reproduces": self.title, "protocol": self.protocol, "versions": self.versions,
             "command": self.command,
         }  # fmt: skip
-        rows = [row | origin for row in self._texts()]
+        rows = [row | origin for row in self.texts()]
         return render(rows, [*self.columns, *origin], "csv") + "\n"
 
     def latex(self) -> str:
         """A LaTeX table (package `booktabs`): pivoted over missing rates where it has them."""
         comments = [f"% {line}" for line in self.head()]
-        table = render(self._texts(), self.columns, "latex")
+        table = render(self.texts(), self.columns, "latex")
         if {"method", "eta", "ours", "se", "paper"} <= set(self.columns):
             table = self._pivot()
         return "\n".join([*comments, table]) + "\n"
