@@ -140,7 +140,7 @@ def print_text(text: str, indent: int = 0) -> None:
         print(text)
         return
     # Addresses stay whole, so that they can be copied.
-    whole = {"break_on_hyphens": False, "break_long_words": False}
+    whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
     print("\n".join(wrap(text, console().width, subsequent_indent=" " * indent, **whole)))
 
 
