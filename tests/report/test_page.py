@@ -384,8 +384,11 @@ def test_the_card_answers_under_conditions() -> None:
     assert [name for _, name, _ in groups["Clearly better than"]] == list(levels)[1:]
     assert "--query-counts dirichlet:2" in said["skewed"].code
     found += some({"marginal": 0.6, "proto": 0.7}, "dirichlet:2")
-    (card,) = answers(collect(found)).cards
+    section = answers(collect(found))
+    (card,) = section.cards
     said = {answer.when: answer for answer in card.answers}
+    assert not section.words, "one data set is no ranking over data sets"
+    assert card.title == "digits"
     assert said["skewed"].said.startswith("Use proto: ")
     assert said[""].said.startswith("Use marginal: ")
 

@@ -5,6 +5,7 @@ Verdicts are those of the one comparison (`results/_comparing.py`); nothing here
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import product
 
@@ -80,6 +81,8 @@ def answers(contents: Contents) -> Section:
     if len(contents.panels) > 1:
         for ranked in rank_panels(contents.panels)[:1]:
             ranking = ranked.ranking
+            if ranked.unit != "data sets":
+                continue
             words.append(
                 f"Over {plural(ranking.n_blocks, 'data set')}, {ranking.names[0]} has the best "
                 f"average rank, {ranking.ranks[0]:.2f} of {len(ranking.names)}."
@@ -114,7 +117,10 @@ def _card(panels: Sequence[Panel]) -> Card:
         panel = skewed if SKEWED in chosen else usual
         when = " ".join(chosen)
         out.append(_answer(panel, usual, chosen, when))
-    return Card(usual.title, SWITCHES, out)
+    # What a switch says is not said again.
+    title = re.sub(r" \(query counts [^,)]+\)|query counts [^,)]+, |, query counts [^,)]+", "",
+                   usual.title)  # fmt: skip
+    return Card(title, SWITCHES, out)
 
 
 def _answer(panel: Panel | None, usual: Panel, chosen: list[str], when: str) -> Answer:
