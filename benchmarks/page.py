@@ -135,25 +135,38 @@ def draw_growth(content: Any) -> None:
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "fewview"
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator
+
+    from fewview.drawing._looks import look_of
 
     found = content["curves"]
-    columns = 4
+    columns = 2
     rows = -(-len(found) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(12, 2.8 * rows), squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(8.4, 3.0 * rows), squeeze=False)
     for axis in axes.flat[len(found) :]:
         axis.axis("off")
     for axis, curve in zip(axes.flat, found.values(), strict=False):
+        sizes = sorted({p["size"] for line in curve["methods"].values() for p in line["points"]})
         for method, line in curve["methods"].items():
             points = line["points"]
             axis.loglog(
                 [point["size"] for point in points],
                 [point["seconds"] for point in points],
-                marker="o", markersize=3, label=f"{method} ({line['exponent']:.2f})",
-            )  # fmt: skip
-        axis.set_title(curve["title"], fontsize=10)
-        axis.set_ylabel("seconds", fontsize=8)
-        axis.tick_params(labelsize=7)
-        axis.legend(fontsize=7, frameon=False)
+                label=f"{method} ({line['exponent']:.2f})",
+                **(look_of(method).line(1.4) | {"markersize": 5}),
+            )
+        # A size that was measured stands below, at most five of them, written out.
+        step = -(-len(sizes) // 5)
+        axis.set_xticks(sizes[::step], [f"{size:,}" for size in sizes[::step]], minor=False)
+        axis.minorticks_off()
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.set_title(curve["title"], fontsize=11, loc="left")
+        axis.set_ylabel("seconds", fontsize=10)
+        axis.tick_params(labelsize=10)
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=9, frameon=False)
     figure.tight_layout()
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(FIGURE, metadata={"Date": None})

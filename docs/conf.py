@@ -38,14 +38,15 @@ html_theme = "furo"
 html_title = f"fewview {version}"
 html_static_path = ["_static"]
 html_css_files = ["fewview.css"]
+html_js_files = ["fewview.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b5cad", "color-brand-content": "#0b5cad"},
     "dark_css_variables": {"color-brand-primary": "#7ab7ff", "color-brand-content": "#7ab7ff"},
 }
-pygments_style = "friendly"
-pygments_dark_style = "native"
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 
 
 def _leave_out(app: Any, what: str, name: str, item: Any, skip: bool, options: Any) -> bool | None:

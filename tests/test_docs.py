@@ -447,7 +447,7 @@ def test_drawings_are_self_contained_and_described(path: Path) -> None:
 
 def test_every_drawing_is_used() -> None:
     shown = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert {path.name for path in DRAWINGS} == {"task.svg", "ugda.svg"}
+    assert {path.name for path in DRAWINGS} == {"task.svg", "ugda.svg", "which-method.svg"}
     assert all(f"images/{path.name}" in shown for path in DRAWINGS)
 
 

@@ -128,7 +128,7 @@ def test_bench_writes_json_and_results_reads_the_store(invoke: Invoke, tmp_path:
     assert len(text.splitlines()) == 3
     for form, start in (
         ("markdown", "| dataset"),
-        ("latex", r"\begin{tabular}"),
+        ("latex", "% digits: 3-way 1-shot"),
         ("table", "data"),
     ):
         assert invoke("results", store, "--format", form)[1].startswith(start)

@@ -25,7 +25,7 @@ from fewview.drawing._charts import (
     save_figure,
     scatter,
 )
-from fewview.drawing._looks import COLOURS, GREY, look_at, looks
+from fewview.drawing._looks import COLOURS, GREY, look_at, look_of, looks
 from fewview.drawing._svg import svg_element
 from fewview.results._intervals import average_ranks
 from fewview.samples import FewviewError
@@ -176,7 +176,8 @@ def test_ranks_are_rows_with_a_bar_beside_the_best() -> None:
     assert ranking.tied == ("b",)
     titles = [node.text for node in tree.iter("title")]
     assert titles == ["a: 1.33", "b: 1.67", f"{names[2]}: 3.00"]
-    assert all(group.get("data-m") is None for group in with_class(tree, "series"))
+    switches = [group.get("data-m") for group in with_class(tree, "series")]
+    assert switches == [look_of(name).key for name in names]
 
 
 def test_rows_have_intervals() -> None:

@@ -1,4 +1,4 @@
-"""What methods look like: the same everywhere, and never like another one in the same chart."""
+"""What methods look like: a function of the name, the same in every figure and every file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fewview.drawing._looks import COLOURS, KNOWN, ON_DARK, PALETTE, look_at, looks
+from fewview.drawing._looks import COLOURS, KNOWN, ON_DARK, PALETTE, Look, look_at, look_of, looks
 from fewview.engine._registry import names
 
 # Colours as seen by people without one kind of cones (Machado, Oliveira and Fernandes, 2009).
@@ -67,32 +67,20 @@ def test_known_methods_have_fixed_looks() -> None:
 
 def test_other_methods_look_as_their_names_say() -> None:
     others = [f"method-{k}" for k in range(30)]
-    alone = {name: looks([name])[name] for name in others}
-    assert len({(look.colour, look.dash, look.marker) for look in alone.values()}) > 15
-    together = looks(["proto", *others])
+    alone = {name: look_of(name) for name in others}
+    assert len({(look.colour, look.dash, look.marker) for look in alone.values()}) > 20
     shuffled = random.Random(0).sample(others, len(others))
-    assert looks([*shuffled, "proto"]) == together
+    assert looks([*shuffled, "proto"]) == alone | {"proto": look_of("proto")}
     assert list(looks(shuffled)) == shuffled
-    assert together["proto"] == looks(["proto"])["proto"]
-    assert len({(look.colour, look.dash, look.marker) for look in together.values()}) == 31
-    assert len({look.key for look in together.values()}) == 31
+    assert len({look.key for look in alone.values()}) == 30
 
 
-@pytest.mark.parametrize("count", [2, 12, 28])
-def test_lines_of_one_chart_differ_in_colour_or_dash(count: int) -> None:
-    found = looks([f"a b={k}" for k in range(count)]).values()
-    assert len({(look.colour, look.dash) for look in found}) == count
+def test_no_other_method_looks_like_a_known_one() -> None:
+    def seen(look: Look) -> tuple[object, ...]:
+        return look.colour, look.dash, look.marker
 
-
-def test_few_methods_differ_in_colour_and_marker() -> None:
-    for other in range(50):
-        found = looks(["proto", "match", "ugda", f"mine-{other}", f"yours-{other}"])
-        mine = [found[f"mine-{other}"], found[f"yours-{other}"]]
-        fixed = [found[name] for name in ("proto", "match", "ugda")]
-        for k, look in enumerate(mine):
-            near = [*fixed, *mine[:k]]
-            assert look.colour not in {one.colour for one in near}
-            assert look.marker not in {one.marker for one in near}
+    known = {seen(look_of(name)) for name in KNOWN}
+    assert not known & {seen(look_of(f"mine-{k}")) for k in range(2000)}
 
 
 def test_there_are_280_looks() -> None:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -51,7 +52,8 @@ def driver() -> Iterator[Any]:
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("browser")
     methods = ("proto", "match", "bd-cspn", "rfs", "ptmap", "partial-nn", "bavardage")
-    grid = Grid(datasets=("digits",), methods=methods, etas=(0.0, 0.3), splits=3, episodes=3)
+    grid = Grid(datasets=("digits",), methods=methods, etas=(0.0, 0.3), splits=3, episodes=3,
+                keep_probabilities=True)  # fmt: skip
     run(grid, folder / "results.sqlite")
     return write_report(folder / "results.sqlite", folder / "report.html").resolve().as_uri()
 
@@ -84,8 +86,12 @@ def column(driver: Any, table: str, number: int) -> list[str]:
     return list(driver.execute_script(script, table, number))
 
 
+def test_the_page_weighs_little(address: str) -> None:
+    assert Path(address.removeprefix("file://")).stat().st_size < 400_000
+
+
 def test_there_are_no_errors_in_the_console(opened: Any) -> None:
-    for button in find(opened, "button"):
+    for button in find(opened, "button, input[type=checkbox], summary"):
         opened.execute_script("arguments[0].click()", button)
     assert [entry for entry in opened.get_log("browser") if entry["level"] != "INFO"] == []
     requested = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
@@ -138,19 +144,179 @@ def test_filters_narrow_the_rows_down(opened: Any) -> None:
     assert count.text == "7 of 14 rows"
 
 
-def test_a_method_is_switched_on_and_off_in_all_figures(opened: Any) -> None:
-    buttons = find(opened, "#curves .legend button")
-    assert [b.get_attribute("aria-pressed") for b in buttons] == ["true"] * 6 + ["false"]
-    for button, shown in ((buttons[0], False), (buttons[6], True)):
-        look = button.get_attribute("data-m")
-        series = find(opened, f'g.series[data-m="{look}"]')
-        assert len(series) >= 3  # curves, time, calibration
-        button.click()
-        assert all(("on" in one.get_attribute("class").split()) == shown for one in series)
-        everywhere = find(opened, f'.legend button[data-m="{look}"]')
-        assert {b.get_attribute("aria-pressed") for b in everywhere} == {str(shown).lower()}
-        band = find(opened, f'#curves g.series[data-m="{look}"] .band')[0]
-        assert (band.value_of_css_property("display") == "inline") == shown
+def shown(driver: Any, selector: str) -> list[str]:
+    """Texts of the nodes that can be seen."""
+    return [node.text for node in find(driver, selector) if node.is_displayed()]
+
+
+def test_conditions_change_the_answer(opened: Any) -> None:
+    (before,) = shown(opened, ".card .said")
+    boxes = find(opened, ".card input")
+    assert len(boxes) == 3
+    boxes[0].click()
+    (alone,) = shown(opened, ".card .said")
+    assert before != alone
+    assert alone.startswith("Use ")
+    (note,) = shown(opened, ".card .note")
+    # These look at all queries together.
+    assert all(name in note for name in ("bd-cspn", "ptmap", "bavardage"))
+    boxes[0].click()
+    assert shown(opened, ".card .said") == [before]
+    boxes[2].click()
+    assert "--query-counts dirichlet:2" in shown(opened, ".card pre")[0]
+    assert opened.execute_script("return location.hash") == "#&when=skewed"
+
+
+def test_the_leaderboard_steers_figures_and_tables(opened: Any) -> None:
+    rows = find(opened, "#leaders tbody tr")
+    assert len(rows) == 7
+    box = find(opened, "#leaders input")[1]
+    look, name = box.get_attribute("data-m"), box.get_attribute("value")
+    series = find(opened, f'g.series[data-m="{look}"]')
+    assert len(series) >= 5  # curves, differences, views, calibration, ranks, time
+    assert name in column(opened, "results", 0)
+    for on in (False, True):
+        box.click()
+        assert box.is_selected() == on
+        assert all(("on" in one.get_attribute("class").split()) == on for one in series)
+        assert (name in column(opened, "results", 0)) == on
+        assert (name in column(opened, "curves-0", 0)) == on
+        assert (name in shown(opened, "#calibration .head")) == on
+        assert (name in shown(opened, "#wrong .head")) == on
+        assert (name in shown(opened, "#curves .keys li")) == on
+        address = opened.execute_script("return location.hash")
+        assert (f"off={name}" in address) == (not on)
+    # Only the chosen method has a band.
+    bands = find(opened, "#curves g.series .band")
+    assert len(bands) == 7
+    assert sum(band.value_of_css_property("display") != "none" for band in bands) == 1
+    assert "pick" in find(opened, f'#curves g[data-m="{look}"]')[0].get_attribute("class")
+
+
+def test_the_address_brings_the_page_back(driver: Any, address: str) -> None:
+    view(driver, "about:blank", DESK)
+    driver.get(f"{address}#time&off=proto,rfs&pick=match&when=one-by-one&sort=results.3.ascending")
+    off = [b.get_attribute("value") for b in find(driver, "#leaders input") if not b.is_selected()]
+    assert sorted(off) == ["proto", "rfs"]
+    assert find(driver, ".card input")[0].is_selected()
+    assert "proto" not in column(driver, "results", 0)
+    numbers = [float(text) for text in column(driver, "results", 3)]
+    assert numbers == sorted(numbers)
+    top = driver.execute_script("return document.getElementById('time').getBoundingClientRect().y")
+    assert abs(top) < 300
+    driver.execute_script("location.hash = '#curves'")  # as a link of the page does
+    driver.execute_script("return new Promise((done) => setTimeout(done, 100))")
+    assert driver.execute_script("return location.hash").startswith("#curves&off=")
+
+
+def test_a_query_is_opened(opened: Any) -> None:
+    queries = find(opened, "details.query")
+    assert 1 <= len(queries) <= 16
+    assert not shown(opened, "details.query table")
+    find(opened, "details.query summary")[0].click()
+    opened.execute_script("return new Promise((done) => setTimeout(done, 100))")
+    tables = find(queries[0], "table")
+    assert len(tables) == 3
+    assert all(table.is_displayed() for table in tables)
+    views = find(queries[0], "table:first-of-type tbody tr th")
+    assert [node.text for node in views[:6]] == ["fou", "fac", "kar", "pix", "zer", "mor"]
+    drawn, gaps = find(queries[0], "td svg"), find(queries[0], ".gap")
+    assert len(drawn) + len(gaps) == 6 * 3
+    assert all(node.size["height"] > 5 for node in drawn)
+    id = queries[0].get_attribute("id")
+    assert opened.execute_script("return location.hash") == f"#{id}"
+    said = [row.text.split()[0] for row in find(queries[0], f"#{id}-said tbody tr")]
+    assert len(said) == 7
+
+
+def test_everything_is_reached_by_keys_alone(opened: Any) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    def press(*keys: str) -> Any:
+        for key in keys:
+            ActionChains(opened).send_keys(key).perform()
+        return opened.switch_to.active_element
+
+    def walk(wanted: str, most: int = 400) -> Any:
+        for _ in range(most):
+            here = press(Keys.TAB)
+            if opened.execute_script("return arguments[0].matches(arguments[1])", here, wanted):
+                return here
+        raise AssertionError(f"{wanted} is not reached")
+
+    assert walk(".skip").text == "Skip to the answer"
+    box = walk(".card input")
+    press(Keys.SPACE)
+    assert box.is_selected()
+    box = walk("#leaders input")
+    press(Keys.SPACE)
+    assert not box.is_selected()
+    press(Keys.SPACE)
+    walk("#curves svg.chart")
+    tip = find(opened, ".tip")[0]
+    assert not tip.is_displayed()
+    press(Keys.ARROW_RIGHT)
+    first = tip.text
+    assert "missing rate 0: " in first
+    press(Keys.ARROW_RIGHT)
+    assert "missing rate 0.3: " in tip.text
+    press(Keys.ARROW_DOWN)
+    assert tip.text.split(",")[0] != first.split(",")[0]
+    press(Keys.ESCAPE)
+    assert not tip.is_displayed()
+    walk("#wrong summary")
+    press(Keys.ENTER)
+    assert shown(opened, "details.query table")
+
+
+def test_a_touch_finds_the_nearest_point(opened: Any) -> None:
+    mark = find(opened, "#curves g.series.on .mark use")[0]
+    script = """
+        const box = arguments[0].getBoundingClientRect();
+        arguments[0].closest('svg').dispatchEvent(new PointerEvent('pointerdown',
+            {clientX: box.x + 9, clientY: box.y + 9, bubbles: true}))"""
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", mark)
+    opened.execute_script(script, mark)
+    assert "missing rate" in shown(opened, ".tip")[0]
+
+
+def test_figures_and_tables_are_saved(opened: Any) -> None:
+    """Links, SVG, CSV and LaTeX: what a press would write to a file."""
+    opened.execute_script("""
+        URL.createObjectURL = (blob) => {
+            blob.text().then((text) => { window.last = text; });
+            return '#';
+        };
+        HTMLAnchorElement.prototype.click = function () { window.name_ = this.download; }""")
+
+    def save(place: str, kind: str) -> tuple[str, str]:
+        (button,) = [b for b in find(opened, f"{place} .tools button, {place} + .tools button")
+                     if b.text == kind][:1]  # fmt: skip
+        opened.execute_script("arguments[0].click()", button)
+        opened.execute_script("return new Promise((done) => setTimeout(done, 50))")
+        return tuple(opened.execute_script("return [window.name_, window.last]"))
+
+    figures = find(opened, "figure[id]")
+    assert len(figures) > 15
+    assert all(len(find(figure, ".tools > *")) >= 2 for figure in figures)
+    curve = "#curves figure:first-of-type"
+    name, text = save(curve, "SVG")
+    assert name.endswith(".svg")
+    drawing = ElementTree.fromstring(text)
+    assert drawing.get("width") == "88mm"
+    strokes = {node.get("stroke") for node in drawing.iter()}
+    assert len(strokes) > 5, "colours are written into the file"
+    _, text = save(curve, "CSV")
+    assert text.splitlines()[0] == "name,missing rate,accuracy (%),low,high"
+    assert len(text.splitlines()) == 15
+    _, text = save(curve, "LaTeX")
+    assert text.count("\\addplot coordinates {(0,") == 7
+    name, text = save(".scroll:has(#curves-0)", "LaTeX")
+    assert name == "curves-0.tex"
+    assert "\\toprule" in text
+    assert "\\textbf{" in text
+    assert text.count("\\\\\n") == 8
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -192,7 +358,9 @@ def test_the_page_fits_and_is_not_empty(
 def test_text_stands_out_from_its_background(driver: Any, address: str) -> None:
     """Contrast of at least 4.5 to 1 (WCAG 2, level AA) for running text, links and table text."""
     script = """
-        return ['p', 'a', 'caption', 'td', 'thead button', 'figcaption', '.legend button span'].map(
+        return [
+            'p', 'a', 'caption', 'td', 'thead button', 'figcaption', '.tools button', '.keys li'
+        ].map(
             (selector) => getComputedStyle(document.querySelector('main ' + selector) ??
                 document.querySelector(selector)).color
         ).concat([getComputedStyle(document.body).backgroundColor])"""
@@ -222,7 +390,7 @@ def test_what_a_screen_reader_gets(opened: Any) -> None:
             by_role.setdefault(node["role"]["value"], []).append(name)
     headings = by_role["heading"]
     assert headings[0] == "Few-shot accuracy with missing views: digits"
-    assert headings[1] == "Headline"
+    assert headings[1] == "Which method to use"
     assert by_role["table"][0].startswith("Who wins where: the most accurate method")
     assert by_role["columnheader"][:3] == ["data set", "missing rate", "best method"]
     assert by_role["rowheader"][0] == "digits"
@@ -240,11 +408,14 @@ def test_it_prints_on_paper(opened: Any) -> None:
     try:
         size = {"width": 720, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        hidden = find(opened, "nav, .filters")
+        hidden = find(opened, "nav, .filters, .tools, .card input")
         assert not any(node.is_displayed() for node in hidden)
         wide = "return document.documentElement.scrollWidth"
         assert opened.execute_script(wide) == 720
         colour = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
         assert colour == "rgb(255, 255, 255)"
+        for figure in find(opened, "#curves figure"):
+            assert figure.value_of_css_property("break-inside") == "avoid"
+        assert shown(opened, "#curves .keys li"), "on paper the legend stands in the figure"
     finally:
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

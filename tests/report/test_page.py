@@ -18,10 +18,12 @@ from fewview.datasets import get_spec
 from fewview.evaluate import Grid, Store, plan, run
 from fewview.evaluate._options import make_grid
 from fewview.ground._flags import READING, RUNNING
+from fewview.report._answers import answers
 from fewview.report._contents import collect, costs, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._page import render, write_report
 from fewview.report._provenance import commands
+from fewview.report._queries import Closer, look_closer
 from fewview.results._cells import Cell, Result, example_cell
 from fewview.results._comparing import Panel, rank_panels, winners
 from fewview.results._metrics import EpisodeMetrics, measure
@@ -184,9 +186,9 @@ def test_every_drawing_has_words_and_every_reference_a_target(tree: Node) -> Non
 def test_every_section_is_there_and_says_something(tree: Node) -> None:
     titles = [n.text for n in tree.find("h2")]
     assert titles == [
-        "Headline", "Accuracy against the missing rate", "All results", "Paper against ours",
-        "Ranks", "Time against accuracy", "Calibration", "Which views are missing",
-        "Example episodes", "How this page was made",
+        "Which method to use", "Leaderboard", "Accuracy against the missing rate",
+        "Where methods go wrong", "Calibration", "Ranks", "Time against accuracy",
+        "Which views are missing", "Example episodes", "All results", "How this page was made",
     ]  # fmt: skip
     for section in tree.find("section"):
         assert section.find("p") or section.find("table") or section.find("svg")
@@ -205,7 +207,9 @@ def test_names_from_a_store_are_text_and_nothing_else() -> None:
     assert not tree.find("img")
     assert len(tree.find("script")) == 1
     assert tree.find("h1")[0].text == evil
-    first = {row.find("th")[0].text for row in tree.find("table")[1].find("tbody")[0].find("tr")}
+    first = {
+        row.find("th")[0].text.strip() for row in tree.find("table")[1].find("tbody")[0].find("tr")
+    }
     assert first == {evil, "proto"}
 
 
@@ -326,9 +330,7 @@ def test_the_papers_number_stands_beside_ours() -> None:
     assert row["ours minus paper"] == "+0.7"  # 45 - 44.27
     assert "Not in the paper, or not in this setting: digits" in tree.text
     other = [made([0.4, 0.5], dataset="scene15", method="proto", eta=0.5, shot=5)]
-    assert (
-        "None of these data sets and methods is in the paper" in read(render(collect(other))).text
-    )
+    assert "Paper against ours" not in read(render(collect(other))).text
 
 
 def test_calibration_by_hand() -> None:
@@ -354,6 +356,97 @@ def test_only_methods_that_none_beats_are_efficient() -> None:
     table = costs(collect(found).panels[0])
     assert [cost.method for cost in table if cost.efficient] == ["proto", "ptmap"]
     assert table[0].milliseconds == pytest.approx(1000.0)
+
+
+def test_the_card_answers_under_conditions() -> None:
+    def some(levels: dict[str, float], counts: str) -> list[Result]:
+        return [
+            made([level, level + 0.01 * k], method=name, padding="base", query_counts=counts,
+                 **split_of(k))
+            for name, level in levels.items() for k in range(5)
+        ]  # fmt: skip
+
+    levels = {"marginal": 0.95, "ptmap": 0.9, "concat-logistic": 0.85, "proto": 0.8, "mine": 0.2}
+    found = some(levels, "balanced")
+    (card,) = answers(collect(found)).cards
+    said = {answer.when: answer for answer in card.answers}
+    assert len(said) == 8
+    # What a method looks at and learns from is what `fewview methods` says of it.
+    for when, best in (
+        ("", "marginal"),
+        ("one-by-one", "concat-logistic"),  # ptmap and marginal look at all queries together
+        ("no-base", "ptmap"),  # marginal and concat-logistic learn from base classes
+        ("one-by-one no-base", "proto"),
+    ):
+        assert said[when].said.startswith(f"Use {best}: "), when
+    assert "mine" in said["no-base"].note, "an unknown method is not said to fit"
+    groups = dict(said[""].groups)
+    assert [name for _, name, _ in groups["Clearly better than"]] == list(levels)[1:]
+    assert "--query-counts dirichlet:2" in said["skewed"].code
+    found += some({"marginal": 0.6, "proto": 0.7}, "dirichlet:2")
+    section = answers(collect(found))
+    (card,) = section.cards
+    said = {answer.when: answer for answer in card.answers}
+    assert not section.words, "one data set is no ranking over data sets"
+    assert card.title == "digits"
+    assert said["skewed"].said.startswith("Use proto: ")
+    assert said[""].said.startswith("Use marginal: ")
+
+
+def test_the_leaderboard_by_hand() -> None:
+    found = [
+        made(levels[k], method=name, eta=0.0, **split_of(k))
+        for name, levels in (("proto", [0.9, 0.8, 0.9, 0.8]), ("match", [0.7, 0.8, 0.95, 0.7]))
+        for k in range(4)
+    ]
+    first, second = table_of(read(render(collect(found))), "leaders-0")
+    assert (first["method"].strip(), first["mean accuracy (%)"]) == ("proto", "85.0")
+    assert (first["rank"], first["wins"]) == ("1.38", "62 %")  # 2 won, 1 level, 1 lost of 4
+    assert (second["rank"], second["wins"]) == ("1.62", "38 %")
+    assert first["needs and assumes"] == "gaps filled from queries"
+
+
+def test_a_closer_look_is_what_was_stored(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kept.sqlite"
+    grid = Grid(datasets=("digits",), methods=METHODS, etas=ETAS, splits=2, episodes=4,
+                keep_probabilities=True)  # fmt: skip
+    run(grid, path)
+    with Store(path, write=False) as reader:
+        found = reader.select()
+        (panel,) = collect(found).panels
+        one = look_closer(panel, reader)
+        kept = dict(reader.answers(r.cell.hash for r in found))
+    assert isinstance(one, Closer)
+    for name, counts in one.counts.items():
+        mine = [r for r in found if r.cell.method == name]
+        right = np.mean([r.metrics.accuracy for r in mine])
+        assert counts.asked.sum() == len(mine) * 4 * 90
+        assert counts.right.sum() / counts.asked.sum() == pytest.approx(right)
+        assert np.trace(counts.said) == counts.right.sum()
+        # At rate 0 every query has all six views, and two thirds of cells are at other rates.
+        assert counts.asked[6] >= counts.asked.sum() / 3
+        # Of three classes in a task, one is true: it and two others are counted as there.
+        assert counts.both.sum() == 3 * counts.asked.sum()
+    wrong = []
+    for result in found:
+        if result.cell.method == one.method and result.cell.eta == one.eta:
+            scores, labels = kept[result.cell.hash].scores, kept[result.cell.hash].labels
+            p = np.exp(scores - np.logaddexp.reduce(scores, axis=-1, keepdims=True))
+            wrong += p.max(-1)[p.argmax(-1) != labels].tolist()
+    assert one.n_wrong == len(wrong)
+    shown = [float(q.probabilities[panel.methods.index(one.method)][2][0]) for q in one.questions]
+    assert shown == sorted(shown, reverse=True)
+    assert shown[0] == pytest.approx(max(wrong), abs=0.006)
+    for question in one.questions:
+        assert len(question.views) == 6
+        has = [view["name"] for view in question.views if view["pictures"][0]["digits"]]
+        assert f"has {len(has)} of 6 views" in question.summary
+        assert all(
+            (view["evidence"] is None) == (view["name"] not in has) for view in question.views
+        )
+    with Store(store, write=False) as reader:
+        reason = look_closer(collect(reader.select()).panels[0], reader)
+    assert "--keep-probabilities" in str(reason)
 
 
 # ------------------------------------------------------------------ stores that are not as usual
@@ -519,8 +612,10 @@ def test_without_data_the_page_says_so(tmp_path: Path, monkeypatch: pytest.Monke
         found = example(contents.panels[0])
         assert isinstance(found, str)
         assert reason in found
-        text = read(render(contents, examples=[found])).text
-        assert text.count(f"{contents.panels[0].title}: left out, ") == 2
+        with Store(tmp_path / "none.sqlite") as store:
+            closer = look_closer(contents.panels[0], store)
+        text = read(render(contents, examples=[found], closer=[closer])).text
+        assert text.count(f"{contents.panels[0].title}: left out, ") == 3
 
 
 # ------------------------------------------------------------------ the command

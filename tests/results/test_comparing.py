@@ -13,7 +13,18 @@ import pytest
 from fewview.cli._app import app
 from fewview.report._contents import collect
 from fewview.results._cells import Result, example_cell
-from fewview.results._comparing import compare, fair, label, panels, rank, rank_panels, split_name
+from fewview.results._comparing import (
+    compare,
+    fair,
+    label,
+    panels,
+    rank,
+    rank_panels,
+    split_name,
+    verdict,
+    winner,
+)
+from fewview.results._intervals import PairedComparison
 from fewview.results._metrics import EpisodeMetrics
 from fewview.results._store import Store
 from fewview.samples import FewviewError
@@ -131,3 +142,30 @@ def test_names_say_what_differs_and_nothing_else() -> None:
         "other (data checksum aaaaaa)": ["match"],
         "other (data checksum bbbbbb)": ["match"],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("p", "low", "high", "wanted"),
+    [
+        (0.01, 0.3, 4.0, "better"),
+        (0.05, 0.0, 1.0, "better"),  # told apart, however little it is
+        (0.3, -0.5, 1.9, "level"),
+        (0.3, -0.5, 2.1, "open"),
+        (0.9, -2.5, 0.4, "open"),
+        (np.nan, np.nan, np.nan, "open"),  # one class split says nothing
+    ],
+)
+def test_a_method_is_better_level_or_open(p: float, low: float, high: float, wanted: str) -> None:
+    pair = PairedComparison("a", "b", 0.0, low, high, 0, 0, 9, p, p, p, p, "wilcoxon", p)
+    assert verdict(pair) == wanted
+
+
+def test_who_wins_among_some_methods() -> None:
+    (panel,) = panels(made(name, k) for name in LEVELS for k in range(6))
+    best = winner(panel)
+    assert best is not None
+    assert (best.best, [pair.two for pair in best.groups["better"]]) == ("rfs", ["proto", "match"])
+    some = winner(panel, {"match", "proto"})
+    assert some is not None
+    assert (some.best, some.second, some.left_out) == ("proto", "match", [])
+    assert winner(panel, ()) is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from fewview.cli._advise import advise
 from fewview.cli._bench import bench
@@ -16,7 +17,7 @@ from fewview.cli._predict import predict
 from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
-from fewview.cli._text import examples
+from fewview.cli._text import examples, paragraphs
 from fewview.cli.serving._serve import serve
 from fewview.cli.suite._commands import suite_app
 
@@ -61,6 +62,24 @@ def _options(
     pass
 
 
+def _plain(kind: Any) -> Any:
+    """Help pages whose paragraphs fill the terminal, and whose switches have no type."""
+
+    class Plain(kind):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.help: str = paragraphs(options.get("help") or "")
+
+        def get_params(self, context: Any) -> Any:
+            found = super().get_params(context)
+            for option in found:
+                if getattr(option, "is_flag", False):
+                    option.display_type_rich = lambda ctx=None: None
+            return found
+
+    return Plain
+
+
 app.add_typer(data_app, name="data")
 app.add_typer(suite_app, name="suite")
 for command in (
@@ -68,3 +87,7 @@ for command in (
     doctor,
 ):  # fmt: skip
     app.command(epilog=getattr(command, "epilog", None))(command)
+for some in (app, data_app, suite_app):
+    some.info.cls = _plain(TyperGroup)
+    for registered in some.registered_commands:
+        registered.cls = _plain(TyperCommand)

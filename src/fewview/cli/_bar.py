@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fewview.evaluate._progress import Item, PlainProgress, Progress, describe_plan
@@ -13,6 +14,42 @@ from fewview.results._cells import Cell, Result
 def make_progress() -> Progress:
     """Choose a bar on a terminal and plain lines elsewhere."""
     return BarProgress() if sys.stderr.isatty() else PlainProgress()
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show on a terminal that something goes on and for how long; trainings with the time left.
+
+    In a pipe nothing is written, but a line now and then while networks are trained.
+    """
+    from fewview.numerics import watch_training
+
+    if not sys.stderr.isatty():
+        plain = PlainProgress()
+        with watch_training(lambda epoch: plain.training(epoch.describe())):
+            yield
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=20),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+        console=Console(stderr=True, highlight=False), transient=True,
+    )  # fmt: skip
+    task = bar.add_task(text, total=None)
+    with bar, watch_training(
+        lambda epoch: bar.update(task, description=epoch.describe(), completed=epoch.number,
+                                 total=epoch.total)
+    ):  # fmt: skip
+        yield
 
 
 class BarProgress(Progress):

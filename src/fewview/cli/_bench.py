@@ -114,7 +114,7 @@ def _open_set(grid: Grid, json_path: str | None) -> None:
         )
         for row in rows
     ]
-    print_table(header, lines, right=(4, 5, 6, 7))
+    print_table(header, lines, right=(4, 5, 6, 7), drop=(7, 1))
     if json_path is not None:
         write_json(rows, json_path)
         print(f"written: {json_path}", file=sys.stderr)
@@ -146,4 +146,6 @@ def show(rows: list[Row]) -> None:
     for k, table in enumerate(pivot(rows, narrow)):
         if k:
             print()
-        print_table(table.header, table.lines, title=table.title, right=range(1, len(table.header)))
+        last = len(table.header) - 1
+        print_table(table.header, table.lines, title=table.title, right=range(1, last + 1),
+                    drop=(last,))  # fmt: skip

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import DataDir, Force, Html, takes
+from fewview.cli._declared import DataDir, Force, Html, Wide, takes
 from fewview.cli._fit import read_samples
-from fewview.cli._text import examples, leads_to, print_table
+from fewview.cli._text import examples, leads_to, print_table, print_text
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FILE = "An .npz, .mat, .h5mu or .h5ad file, or a folder with one table per view.
 
 @data_app.command("list")
 @leads_to("fewview data info NAME")
-def list_(data_dir: DataDir = None) -> None:
+def list_(data_dir: DataDir = None, wide: Wide = False) -> None:
     """List the known data sets and say which are present."""
     from fewview.datasets._catalogue import data_folder, get_spec, is_present, names
 
@@ -60,7 +60,7 @@ def list_(data_dir: DataDir = None) -> None:
         "data set", "present", "samples", "classes", "views", "base/novel", "task (queries)",
         "relation to the paper's data",
     )  # fmt: skip
-    print_table(header, lines, right=(2, 3))
+    print_table(header, lines, right=(2, 3), drop=(7, 5), text={4: 24}, wide=wide)
     print(f"data folder: {data_folder(data_dir)}")
 
 
@@ -119,7 +119,7 @@ def info(
     )
     for label, value in facts:
         if value:
-            print(f"{label + ':':<15}{value}")
+            print_text(f"{label + ':':<15}{value}", 15)
 
 
 @data_app.command()

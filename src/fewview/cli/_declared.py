@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fewview.cli._text import Command
-from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, HTML, JOBS, Option
+from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, HTML, JOBS, WIDE, Option
 
 
 def typed(option: Option, name: str = "") -> Any:
@@ -45,6 +45,7 @@ Device = Annotated[str, typed(DEVICE)]
 Force = Annotated[bool, typed(FORCE, "force")]
 Html = Annotated[str | None, typed(HTML)]
 Jobs = Annotated[int, typed(JOBS)]
+Wide = Annotated[bool, typed(WIDE, "wide")]
 StoreFile = Annotated[
     str | None, typer.Argument(help="File of results; by default where 'bench' keeps them.")
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fewview.cli._declared import DataDir
-from fewview.cli._text import leads_to
+from fewview.cli._text import leads_to, print_text
 
 OPTIONAL = ("narwhals", "typer", "rich", "matplotlib", "jinja2", "h5py", "safetensors", "pooch",
             "pandas", "pyarrow", "dask", "distributed")  # fmt: skip
@@ -31,7 +31,9 @@ def doctor(data_dir: DataDir = None) -> None:
         except PackageNotFoundError:
             return "not installed"
 
-    print(f"fewview {__version__} on Python {platform.python_version()}, {platform.platform()}")
+    print_text(
+        f"fewview {__version__} on Python {platform.python_version()}, {platform.platform()}"
+    )
     print("\nversions")
     for package in ("numpy", "scipy", "scikit-learn", "torch", "threadpoolctl", *OPTIONAL):
         print(f"  {package:<14}{found(package)}")
@@ -53,15 +55,16 @@ def doctor(data_dir: DataDir = None) -> None:
     absent = [name for name in names() if name not in present]
     print("\ndata")
     print(f"  folder        {folder}" + ("" if folder.is_dir() else " (does not exist)"))
-    print(f"  present       {', '.join(present)}")
+    print_text(f"  present       {', '.join(present)}", 16)
     if absent:
         fetchable = [name for name in absent if get_spec(name).fetchable]
-        print(f"  absent        {', '.join(absent)}")
+        print_text(f"  absent        {', '.join(absent)}", 16)
         if fetchable:
-            print(f"  can fetch     {', '.join(fetchable)}")
+            print_text(f"  can fetch     {', '.join(fetchable)}", 16)
     print("\nstore")
     print(f"  {default_path()}: {_store()}")
-    print(f"\nmethods\n  {', '.join(method_names())}")
+    print("\nmethods")
+    print_text(f"  {', '.join(method_names())}", 2)
 
 
 def _store() -> str:

@@ -81,6 +81,7 @@ def fit(
     from pathlib import Path
     from time import perf_counter
 
+    from fewview.cli._bar import working
     from fewview.engine._fitted import usual_task
     from fewview.engine._registry import create
     from fewview.ground._whole_files import check_output
@@ -94,15 +95,16 @@ def fit(
         check_rate(eta, data.n_views)
     task = usual_task(data, way=way, shot=shot, queries=queries, eta=eta)
     start = perf_counter()
-    if data.labels is None:
-        clf.fit_unlabelled(data, task=task)
-        learnt = "learnt how samples vary; there are no labels, so no base classes"
-    else:
-        clf.fit_base(data, task=task)
-        learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
-    if sets:
-        clf.calibrate_sets()
-    clf.save(output, base_rows=base_rows)
+    with working(f"learning from {len(data)} samples"):
+        if data.labels is None:
+            clf.fit_unlabelled(data, task=task)
+            learnt = "learnt how samples vary; there are no labels, so no base classes"
+        else:
+            clf.fit_base(data, task=task)
+            learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
+        if sets:
+            clf.calibrate_sets()
+        clf.save(output, base_rows=base_rows)
     say(
         f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"
         f"{describe_settings(clf)}"

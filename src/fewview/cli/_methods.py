@@ -15,18 +15,16 @@ from contextlib import suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 import fewview
+from fewview.cli._declared import Wide
 from fewview.cli._text import leads_to, print_table, shows
 from fewview.datasets._catalogue import cache_folder
 from fewview.ground._errors import FewviewError
 from fewview.ground._whole_files import replacing
-
-if TYPE_CHECKING:
-    from fewview.engine._method import Method
 
 LISTING = "methods.json"
 Lines = list[list[str]]
@@ -41,6 +39,7 @@ def methods(
     name: Annotated[
         str | None, typer.Argument(help="Show one method with its parameters.", show_default=False)
     ] = None,
+    wide: Wide = False,
 ) -> None:
     """List the methods and what they are: yes and no as their authors declared it."""
     if name is not None:
@@ -52,7 +51,8 @@ def methods(
     )  # fmt: skip
     # Where methods are loaded already, some may have been added by hand.
     loaded = "fewview.engine._registry" in sys.modules
-    print_table(header, _lines() if loaded else remembered(_lines))
+    lines = _lines() if loaded else remembered(_lines)
+    print_table(header, lines, drop=(1, 8, 6, 7, 4, 5), text={3: 14, 9: 34}, wide=wide)
 
 
 def _lines() -> Lines:
@@ -69,7 +69,7 @@ def _lines() -> Lines:
                 known,
                 factory.__name__,
                 method.queries_together,
-                _use_of_base(method),
+                method.use_of_base,
                 "handles" if tags.handles_missing else "padded",
                 "partly" if 0 < tags.assumes_balance < 1 else _yes(tags.assumes_balance == 1),
                 _yes(not tags.deterministic),
@@ -79,24 +79,6 @@ def _lines() -> Lines:
             ]
         )
     return lines
-
-
-def _use_of_base(method: Method) -> str:
-    """What base classes are to a method: needed, learnt from if there are any, or a scale only."""
-    from fewview.engine._method import Method
-
-    def learns(part: Method) -> bool:
-        parts = [p for p in part.get_params(deep=False).values() if isinstance(p, Method)]
-        if parts:
-            return any(map(learns, parts))
-        # A network that may do without base classes is trained on the task instead, and who
-        # imputes nothing needs no donors.
-        without = part.tags.trained or getattr(part, "impute", "") == "none"
-        return type(part).prepare is not Method.prepare and not without
-
-    if method.tags.needs_base:
-        return "needed"
-    return "learns from them if given" if learns(method) else "for scaling"
 
 
 def _one(name: str) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import leads_to, shows
+from fewview.cli._text import leads_to, print_table, print_text, shows
 from fewview.ground._flags import REPRODUCE
 
 if TYPE_CHECKING:
     from fewview.paper._compute import Desk
+    from fewview.paper._sheets import Sheet
     from fewview.paper._studies import Wish
 
 
@@ -64,7 +65,7 @@ def reproduce(
     if options["features"] is None and options["base_features"] is not None:
         raise FewviewError("--base-features goes with --features; give both")
     if options["rules"]:
-        _show_rules(wanted, options["output"])
+        _show_rules(wanted, options["output"], options["wide"])
         return
     if options["compute"] and options["stored"]:
         raise FewviewError("--compute and --stored: give one of them")
@@ -144,7 +145,8 @@ def _make_all(
             files = product.write(output or "reproduction")
         elif isinstance(product, Sheet) and output is not None and name not in absent:
             files = product.write(output)
-        print(("\n" if shown else "") + sheet.text(), end="", flush=True)
+        print("\n" * bool(shown), end="")
+        _print(sheet, options["wide"])
         shown += 1
         for file in files:
             print(f"written: {file}", file=sys.stderr)
@@ -157,23 +159,48 @@ def _make_all(
     return absent
 
 
-def _show_rules(wanted: tuple[str, ...], output: str | None) -> None:
+def _print(sheet: Sheet, wide: bool) -> None:
+    """Print a sheet; a terminal shows the columns that it has room for."""
+    if wide or not sys.stdout.isatty():
+        print(sheet.text(), end="", flush=True)
+        return
+    for line in sheet.head():
+        print_text(line, 2)
+    print()
+    lines = [[row[name] for name in sheet.columns] for row in sheet.texts()]
+    widest = {
+        k: max((len(line[k]) for line in lines), default=0) for k in range(len(sheet.columns))
+    }
+    extra = ("range_low", "range_high", "inside", "episodes", "splits", "se", "paper_se", "likely")
+    print_table(
+        sheet.columns, lines, wide=False,
+        right=[k for k, name in enumerate(sheet.columns) if sheet.numeric(name)],
+        drop=[sheet.columns.index(name) for name in extra if name in sheet.columns],
+        text={k: 16 for k, width in widest.items() if width > 28},
+    )  # fmt: skip
+    for line in sheet.summary:
+        print_text(line)
+
+
+def _show_rules(wanted: tuple[str, ...], output: str | None, wide: bool) -> None:
     from fewview.ground._errors import FewviewError
     from fewview.paper._claims import list_rules
 
     if wanted != ("claims",):
         raise FewviewError("--rules goes with claims alone: fewview reproduce claims --rules")
     sheet = list_rules("fewview reproduce claims --rules")
-    print(sheet.text(), end="")
+    _print(sheet, wide)
     for file in [] if output is None else sheet.write(output):
         print(f"written: {file}", file=sys.stderr)
 
 
 def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:
-    from fewview.ground._rows import plain_table
+    from fewview.ground._rows import cell_text
     from fewview.paper._compute import PLAN_COLUMNS, describe_plan
 
-    print(plain_table(describe_plan(wanted, wish, desk), PLAN_COLUMNS))
+    rows = describe_plan(wanted, wish, desk)
+    lines = [[cell_text(row.get(name)) for name in PLAN_COLUMNS] for row in rows]
+    print_table(PLAN_COLUMNS, lines, right=(1, 2, 3), text={4: 24})
     quick = " --quick" if wish.quick else ""
     print(
         "\non a machine with numpy, scipy, scikit-learn and torch alone: python -m "
@@ -194,6 +221,7 @@ def _command(options: dict[str, Any]) -> str:
         "records",
         "rules",
         "data_dir",
+        "wide",
     )
     for name in (name for name in REPRODUCE if name not in left_out):
         option, value = REPRODUCE[name], options[name]

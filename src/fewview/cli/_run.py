@@ -58,7 +58,8 @@ def run(
     from fewview.report._page import write_report
 
     folder = made_folder(output)
-    grid = make_grid(["digits"], methods=methods, eta=ETAS, splits=splits, episodes=episodes)
+    grid = make_grid(["digits"], methods=methods, eta=ETAS, splits=splits, episodes=episodes,
+                     keep_probabilities=True)  # fmt: skip
     store = str(folder / "results.sqlite")
     if jobs is None:
         jobs = min(4, cpu_count())

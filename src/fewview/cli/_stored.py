@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewview.cli._declared import DataDir, StoreFile
-from fewview.cli._text import leads_to, print_table, shows
+from fewview.cli._declared import DataDir, StoreFile, Wide
+from fewview.cli._text import leads_to, print_table, say, shows
 
 if TYPE_CHECKING:
     from fewview.ground._rows import Row
@@ -33,9 +33,9 @@ EPISODE_COLUMNS = (
 )  # fmt: skip
 COMPARE_COLUMNS = (
     "dataset", "eta", "one", "two", "difference", "low", "high", "wins", "losses", "n_splits",
-    "p_t", "p_wilcoxon", "p_t_holm", "p_wilcoxon_holm", "test", "p",
+    "p_t", "p_wilcoxon", "p_t_holm", "p_wilcoxon_holm", "test", "p", "verdict",
 )  # fmt: skip
-# What fits on a page: LaTeX and Markdown tables have these unless --columns says otherwise.
+# What fits on a page: Markdown tables have these unless --columns says otherwise.
 PAGE_COLUMNS = (
     "dataset", "method", "eta", "accuracy", "standard_error", "ci_low", "ci_high", "split_low",
     "split_high", "n_episodes",
@@ -79,7 +79,7 @@ def results(
     ] = "group",
     columns: Annotated[
         str | None,
-        typer.Option(help="Columns, separated by commas. Default: all (LaTeX, Markdown: some)."),
+        typer.Option(help="Columns, separated by commas. Default: all (Markdown: some)."),
     ] = None,
     output: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write there instead of the terminal.")
@@ -93,8 +93,13 @@ def results(
     ] = False,
     diagram: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Draw average ranks (.png, .svg or .pdf)."),
+        typer.Option(
+            metavar="FILE",
+            help="Draw average ranks (.png, .svg or .pdf); bars join the best and those not told "
+            "apart from it (Wilcoxon, Holm).",
+        ),
     ] = None,
+    wide: Wide = False,
     check: Annotated[
         bool,
         typer.Option("--check", help="List what is damaged in the store; status 1 if anything is."),
@@ -107,10 +112,17 @@ def results(
         ),
     ] = False,
 ) -> None:
-    """Show what a store holds; results of older method versions are marked stale."""
+    """Show what a store holds; results of older method versions are marked stale.
+
+    A terminal shows the columns that it has room for, and which method to use last; pipes and files
+    get everything. LaTeX is one table per data set: methods down, missing rates across, the best
+    bold, those not told apart from it underlined; with --columns, one line per row.
+    """
     from fewview.evaluate._options import store_path
     from fewview.ground._errors import FewviewError
     from fewview.ground._rows import FORMATS, render, save
+    from fewview.ground._whole_files import replacing
+    from fewview.report._papers import latex_tables
     from fewview.results._store import Store
 
     if check or repair:
@@ -138,18 +150,28 @@ def results(
             return
     else:
         rows, usual = _rows(found, status, level), LEVELS[level]
-        if level == "group" and format in ("latex", "markdown"):
+        if level == "group" and format == "markdown":
             usual = (*PAGE_COLUMNS[:2], *_differing(rows), *PAGE_COLUMNS[2:])
     shown = _chosen(columns, rows, usual)
+    pivot = format == "latex" and level == "group" and not compare and columns is None
+    current = [result for result in found if status[result.cell.hash] != "stale"]
     if output is not None:
-        save(rows, shown, format, output)
+        if pivot:
+            with replacing(output) as temporary:
+                temporary.write_text(latex_tables(current or found) + "\n", encoding="utf-8")
+        else:
+            save(rows, shown, format, output)
         print(f"written: {output} ({len(rows)} rows)", file=sys.stderr)
-    elif format == "table" and sys.stdout.isatty() and shown == GROUP_COLUMNS:
+    elif pivot:
+        print(latex_tables(current or found))
+    elif format == "table" and sys.stdout.isatty() and shown == GROUP_COLUMNS and not wide:
         _print_groups(rows)
     elif format == "table":
-        _print(rows, shown)
+        _print(rows, shown, wide)
     else:
         print(render(rows, shown, format))
+    if format == "table" and current and (compare or sys.stdout.isatty()):
+        _answer(current)
     if any(row.get("ci_low", 0) is None for row in rows):
         print(ONE_SPLIT, file=sys.stderr)
     n_stale = sum(value == "stale" for value in status.values())
@@ -266,15 +288,14 @@ def _compare(
             friedman = ranking.p_friedman  # not defined for two methods
             test = "" if friedman != friedman else f" (Friedman p {friedman:.2g})"
             told = f"not told apart from {ranking.best}: {', '.join(ranking.tied) or 'none'}"
-            print(
+            say(
                 (f"{ranked.title}: " if several else "")
                 + f"average ranks over {ranking.n_blocks} {ranked.unit}{test}: "
                 + ", ".join(
                     f"{name} {value:.2f}"
                     for name, value in zip(ranking.names, ranking.ranks, strict=True)
                 )
-                + f"; {told}, by {ranking.test}",
-                file=sys.stderr,
+                + f"; {told}, by {ranking.test}"
             )
         if ranked.left_out:
             listed = ", ".join(ranked.left_out)
@@ -305,10 +326,18 @@ def _chosen(columns: str | None, rows: list[Row], usual: tuple[str, ...]) -> tup
 
 
 def _differing(rows: list[Row]) -> list[str]:
-    """What tells these groups apart, beside data set, method and missing rate."""
+    """What tells groups apart that have the same data set, method and missing rate."""
     from fewview.ground._rows import cell_text
 
-    return [key for key in KEYS if len({cell_text(row.get(key)) for row in rows}) > 1]
+    found: dict[tuple[object, ...], set[str]] = {}
+    for row in rows:
+        for key in KEYS:
+            place = (key, row["dataset"], row["method"], row["eta"])
+            found.setdefault(place, set()).add(cell_text(row.get(key)))
+    apart = {place[0] for place, values in found.items() if len(values) > 1}
+    if any(row.get("status") != "current" for row in rows):
+        apart.add("status")
+    return [key for key in KEYS if key in apart]
 
 
 def _print_groups(rows: list[Row]) -> None:
@@ -333,10 +362,32 @@ def _print_groups(rows: list[Row]) -> None:
                 f"{row['ece']:.3f}",
             ]
         )
-    print_table(header, lines, right=range(2 + len(keys), len(header)))
+    last = len(header)
+    drop = (last - 1, last - 2, last - 3)
+    print_table(header, lines, right=range(2 + len(keys), last), drop=drop, wide=False)
 
 
-def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
+def _answer(found: list[Result]) -> None:
+    """Say which method to use, per data set, and what it is to the others."""
+    from fewview.results._comparing import VERDICTS, panels, winner
+
+    for panel in panels(found):
+        best = winner(panel)
+        if best is None or best.pair is None:
+            continue
+        pair = best.pair
+        range_ = "" if pair.low != pair.low else f" ({pair.low:+.1f} to {pair.high:+.1f})"
+        say(
+            f"{panel.title}: use {best.best}, {best.accuracy:.1f} %, {pair.difference:+.1f} points "
+            f"over {pair.two}{range_}"
+        )
+        for verdict, pairs in best.groups.items():
+            if pairs:
+                names = ", ".join(one.two for one in pairs)
+                say(f"  {VERDICTS[verdict][0].lower()}{VERDICTS[verdict][1:]}: {names}")
+
+
+def _print(rows: list[Row], columns: tuple[str, ...], wide: bool) -> None:
     from fewview.ground._rows import cell_text
 
     def text(name: str, value: object) -> str:
@@ -349,7 +400,10 @@ def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
         for k, name in enumerate(columns)
         if all(isinstance(row.get(name), (int, float, type(None))) for row in rows)
     ]
-    print_table(columns, lines, right=right)
+    # Of a comparison, both tests and their raw levels are for those who look for them.
+    extra = ("p_t", "p_wilcoxon", "p_t_holm", "p_wilcoxon_holm", "test", "losses", "n_splits")
+    drop = [columns.index(name) for name in extra if name in columns]
+    print_table(columns, lines, right=right, drop=drop, wide=wide)
 
 
 @leads_to("open {output} in a browser, or fewview advise DATA for data of your own")
@@ -357,6 +411,7 @@ def _print(rows: list[Row], columns: tuple[str, ...]) -> None:
     "fewview report demo/results.sqlite -o demo/report.html", "the demonstration's store",
     "fewview report --where 'eta<=0.3' --where 'dataset=digits|scene15'", "some of the results",
     "fewview report results.sqlite --no-examples", "without reading the data again",
+    "fewview report demo/results.sqlite --figures paper/", "figures and tables for a paper",
 )  # fmt: skip
 def report(
     store: StoreFile = None,
@@ -379,9 +434,17 @@ def report(
             "--examples/--no-examples", help="Read the data again and show example episodes."
         ),
     ] = True,
+    figures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the figures there too (PDF, SVG), one and two columns wide, and tables in "
+            "LaTeX.",
+        ),
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write one HTML page: who wins, curves, tables, ranks, time, calibration, episodes.
+    """Write one HTML page: which method to use, a leaderboard, curves, wrong answers, tables.
 
     The page needs nothing else: no network, no other files. It reads well on a phone, in print, in
     the dark and with a screen reader.
@@ -396,6 +459,7 @@ def report(
         title=title,
         data_dir=data_dir,
         examples=example_episodes,
+        figures=figures,
         tell=lambda text: print(text, file=sys.stderr),
     )
     print(f"written: {page} ({page.stat().st_size / 1e6:.1f} MB)")

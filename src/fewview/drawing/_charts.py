@@ -8,7 +8,7 @@ pyplot: no window system, no global state, no leftover figures.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,11 @@ class Series:
     shown: bool = True  # in colour and with its band; others are thin and grey until switched on
     joined: bool = True  # by a line
     labelled: bool = False  # the name is written beside the last point
+
+    def without_intervals(self) -> Series:
+        """The same, points alone."""
+        points = (replace(point, low=None, high=None) for point in self.points)
+        return replace(self, points=tuple(points))
 
 
 @dataclass(frozen=True)
@@ -242,10 +247,11 @@ def chart(
     *,
     guides: Sequence[Box] = (),
     height: float = 300.0,
+    width: float = WIDTH,
 ) -> Figure:
     """Draw lines with bands, or points, over two axes; guides are dashed lines (x, y, x, y)."""
-    figure = _paper(WIDTH, height)
-    axes = _axes(figure, (46.0, 12.0, WIDTH - 14.0, height - 42.0), across, up)
+    figure = _paper(width, height)
+    axes = _axes(figure, (46.0, 12.0, width - 14.0, height - 42.0), across, up)
     _fill(axes, series, guides)
     return figure
 
@@ -256,11 +262,14 @@ def rows_chart(
     *,
     joins: Sequence[tuple[int, int]] = (),
     above: str = "",
+    guide: float | None = None,
+    sign: str = "",
 ) -> Figure:
     """Draw one row per method, with a marker at the `y` of its one point.
 
     Rows from a first to a last one are joined by a thick line at the right, and words `above` the
-    rows say what that means.
+    rows say what that means. A dashed line stands at the value `guide`, where bars begin then;
+    `sign` is "+" where numbers are differences.
     """
     top = 24.0 if above else 12.0
     left = min(max(7.0 * max(len(one.name) for one in series) + 14.0, 70.0), 200.0)
@@ -273,15 +282,19 @@ def rows_chart(
         (point,) = one.points
         y, row = top + 20.0 * (k + 0.5), (k + 0.5, k + 0.5)
         colour = COLOURS[one.look.colour]
-        plain = Look(one.look.colour, one.look.marker, ())  # no switch: every row stays in colour
-        _line(axes, (across.ends[0], point.y), row, color=RULE, zorder=1)
+        look = one.look
+        start = across.ends[0] if guide is None else guide
+        _line(axes, (start, point.y), row, color=RULE, zorder=1)
         if point.low is not None and point.high is not None:
             _line(axes, (point.low, point.high), row, color=colour, linewidth=1.5,
-                  gid=_piece("bar", k, plain, "on"))  # fmt: skip
-        _line(axes, [point.y], row[:1], color=colour, label=f"{one.name}: {point.y:.2f}",
-              gid=_piece("mark", k, plain, "on"), **plain.mark())  # fmt: skip
+                  gid=_piece("bar", k, look, "on"))  # fmt: skip
+        words = point.words or f"{one.name}: {point.y:{sign}.2f}"
+        _line(axes, [point.y], row[:1], color=colour, label=_flat(words),
+              gid=_piece("mark", k, look, "on"), **look.mark())  # fmt: skip
         _write(figure, left - 8, y, _short(one.name, 25), ha="right")
-        _write(figure, right + 10, y, f"{point.y:.2f}")
+        _write(figure, right + 10, y, f"{point.y:{sign}.2f}")
+    if guide is not None:
+        _line(axes, [guide] * 2, [0, len(series)], color=SOFT, linestyle=(0, (4, 4)), zorder=2)
     for first, last in joins:
         ends = [top + 20.0 * (first + 0.2), top + 20.0 * (last + 0.8)]
         _line(figure, [right + 50.0] * 2, ends, color=INK, linewidth=4)
@@ -373,7 +386,7 @@ def key(look: Look, joined: bool = True) -> Figure:
 # ---------------------------------------------------------------------- charts of results
 
 
-def _accuracy(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str]) -> Any:
+def accuracy_series(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str]) -> Any:
     """Series, axes and the line of chance of one data set."""
     chance = 100.0 / rows[0]["way"]
     etas = sorted({float(row["eta"]) for row in rows})
@@ -396,9 +409,16 @@ def _accuracy(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str])
     return series, across, up, [(first, chance, last, chance)]
 
 
-def accuracy_chart(rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str]) -> Figure:
-    """Draw accuracy against the missing rate on one data set, with 95 % intervals as bands."""
-    series, across, up, guides = _accuracy(rows, known, shown)
+def accuracy_chart(
+    rows: Sequence[Row], known: dict[str, Look], shown: Sequence[str], band: str | None = None
+) -> Figure:
+    """Draw accuracy against the missing rate on one data set, with 95 % intervals as bands.
+
+    A page shows one band at a time; on paper that of the method `band` alone is drawn.
+    """
+    series, across, up, guides = accuracy_series(rows, known, shown)
+    if band is not None:
+        series = [one if one.name == band else one.without_intervals() for one in series]
     return chart(series, across, up, guides=guides, height=320)
 
 
@@ -421,7 +441,7 @@ def accuracy_curves(rows: Sequence[Row], title: str | None = None) -> Figure:
     figure = _paper(WIDTH * wide, head + high * -(-len(datasets) // wide))
     for k, dataset in enumerate(datasets):
         here = [row for row in rows if row["dataset"] == dataset]
-        series, across, up, guides = _accuracy(here, known, order)
+        series, across, up, guides = accuracy_series(here, known, order)
         x, y = WIDTH * (k % wide), head + high * (k // wide)
         box = (x + 46.0, y + 28.0, x + WIDTH - 14.0, y + high - 42.0)
         axes = _axes(figure, box, across, up)
@@ -465,10 +485,59 @@ def rank_diagram(
     )
 
 
-def save_figure(figure: Figure, path: str | PathLike[str]) -> list[Path]:
+# Widths of columns in print, inches: one and two of an IEEE page; other styles are near.
+COLUMNS = {"single": 3.5, "double": 7.16}
+
+
+def for_print(figure: Figure, width: float, legend: Sequence[Series] = ()) -> Figure:
+    """Make a chart as wide as a column, in inches, with letters of 7 to 9 points.
+
+    Lines of the `legend` are named below the chart. The figure itself is changed.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+    old_width, old_height = figure.get_size_inches()
+    factor = width / old_width
+    letters = min(max(factor, 7.0 / SMALL), 9.0 / LETTERS)
+    thin = min(max(factor, 0.6), 0.8)
+    for text in figure.findobj(Text):
+        if isinstance(text, Text):
+            text.set_fontsize(text.get_fontsize() * letters)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_tick_params(labelsize=LETTERS * letters, pad=3)
+            axis.grid(linewidth=0.5)
+    for line in figure.findobj(Line2D):
+        if isinstance(line, Line2D) and line.get_gid():
+            line.set_linewidth(line.get_linewidth() * thin)
+            line.set_markersize(line.get_markersize() * thin)
+    height = old_height * min(factor, 0.72)
+    columns = max(1, int(width * 72 // 95))
+    below = (12.0 * -(-len(legend) // columns) + 6.0) / 72 if legend else 0.0
+    places = [axes.get_position(original=True).bounds for axes in figure.axes]
+    figure.set_size_inches(width, height + below)
+    for axes, (x, y, wide, high) in zip(figure.axes, places, strict=True):
+        whole = height + below
+        axes.set_position((x, (y * height + below) / whole, wide, high * height / whole))
+    if legend:
+        keys = [Line2D([], [], **one.look.line(1.2)) for one in legend]
+        for one in keys:
+            one.set_markersize(one.get_markersize() * 0.6)
+        names = figure.legend(
+            keys, [_flat(one.name) for one in legend], loc="lower center", ncol=columns,
+            fontsize=7, frameon=False, handlelength=3.0, labelcolor=INK, columnspacing=1.0,
+        )  # fmt: skip
+        for text in names.get_texts():
+            text.set_parse_math(False)
+    return figure
+
+
+def save_figure(figure: Figure, path: str | PathLike[str], *, cut: bool = True) -> list[Path]:
     """Save a figure as `name.png`, `.svg` or `.pdf`, or as both PNG and SVG if there is no ending.
 
-    Returns the files written, each whole or not at all.
+    It is cut to what is drawn, unless it has to stay as wide as it is. Returns the files written,
+    each whole or not at all.
     """
     from matplotlib import rc_context
 
@@ -484,5 +553,6 @@ def save_figure(figure: Figure, path: str | PathLike[str]) -> list[Path]:
         # Without a date and with fixed identifiers the same figure is the same file.
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
         with replacing(file) as temporary, rc_context({"svg.hashsalt": "fewview"}):
-            figure.savefig(temporary, format=kind, dpi=160, metadata=metadata, bbox_inches="tight")
+            box = "tight" if cut else None
+            figure.savefig(temporary, format=kind, dpi=160, metadata=metadata, bbox_inches=box)
     return files

@@ -71,37 +71,21 @@ def look_at(number: int, name: str = "") -> Look:
     )
 
 
-def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Say what methods look like that are drawn together.
+def look_of(name: str) -> Look:
+    """What a method looks like, by its name alone: the same beside any others, in any file.
 
-    Known methods always look the same. The look of any other follows from its name, unless one of
-    the others here is too much like it.
-
-    Args:
-        names: methods, in any order; the case of letters does not matter.
+    Known methods have looks that nothing else has; the case of letters does not matter for them.
 
     Example:
-        >>> looks(["proto", "mine"])["proto"] == looks(["ugda", "Proto"])["Proto"]
-        True
+        >>> look_of("proto") == look_of("Proto"), look_of("mine") == look_of("mine")
+        (True, True)
     """
-    wanted = list(dict.fromkeys(names))
-    out = {
-        name: look_at(KNOWN.index(name.lower()), name.lower())
-        for name in wanted
-        if name.lower() in KNOWN
-    }
-    for name in sorted(set(wanted) - set(out)):
-        start = zlib.crc32(name.encode())
-        free = (look_at((start + k) % _N_LOOKS, name) for k in range(_N_LOOKS))
-        out[name] = min(free, key=lambda look: _likeness(look, out.values()))
-    return {name: out[name] for name in wanted}
+    if name.lower() in KNOWN:
+        return look_at(KNOWN.index(name.lower()), name.lower())
+    others = _N_LOOKS - len(KNOWN)
+    return look_at(len(KNOWN) + zlib.crc32(name.encode()) % others, name)
 
 
-def _likeness(look: Look, others: Iterable[Look]) -> int:
-    """How easily a look is taken for one of the others."""
-    out = 0
-    for other in others:
-        colour, marker = look.colour == other.colour, look.marker == other.marker
-        line = colour and look.dash == other.dash
-        out += 1000 * (line and marker) + 100 * line + 20 * colour + 10 * marker
-    return out
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """What methods look like, each by its name."""
+    return {name: look_of(name) for name in names}

@@ -116,6 +116,22 @@ class Contract(Parameters, ABC):
         return "by padding" if self.pads_from_queries else "-"
 
     @property
+    def use_of_base(self) -> str:
+        """What base classes are to a method: "needed", "learns from them if given", "for scaling".
+
+        A network that may do without base classes is trained on the task instead, and who imputes
+        nothing needs no donors.
+        """
+        if self.tags.needs_base:
+            return "needed"
+        made_of = [part for part in vars(self).values() if isinstance(part, Contract)]
+        without = self.tags.trained or getattr(self, "impute", "") == "none"
+        learns = type(self).prepare is not Contract.prepare and not without
+        if made_of:
+            learns = any(part.use_of_base != "for scaling" for part in made_of)
+        return "learns from them if given" if learns else "for scaling"
+
+    @property
     def pads_from_queries(self) -> bool:
         """Whether gaps are filled from the queries of the task."""
         return self.padding in FROM_QUERIES and not self.tags.handles_missing

@@ -350,9 +350,14 @@ def class_names(data: MultiViewData, classes: Iterable[Hashable]) -> tuple[str, 
 
 def rows_of(data: MultiViewData, texts: Iterable[str]) -> MultiViewData:
     """Return the samples of some classes, given as `class_names` writes them."""
+    return data[row_numbers(data, texts)]
+
+
+def row_numbers(data: MultiViewData, texts: Iterable[str]) -> Any:
+    """Where the samples of some classes are."""
     wanted = set(texts)
     codes = [code for code, text in enumerate(_class_texts(data)) if text in wanted]
-    return data[np.isin(data.codes, codes)]
+    return np.flatnonzero(np.isin(data.codes, codes))
 
 
 def _class_texts(data: MultiViewData) -> list[str]:

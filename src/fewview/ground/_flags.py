@@ -44,6 +44,7 @@ DATA_DIR = Option("Folder of data files. Default: $FEWVIEW_DATA, else the user's
 DEVICE = Option("cpu, cuda or auto.", default="cpu")
 FORCE = Option("Let -o replace an input, or write into a folder of inputs.", bool)
 HTML = Option("Write one self-contained page too, to be opened in a browser.", metavar="FILE")
+WIDE = Option("All columns, however narrow the terminal is.", bool)
 JOBS = Option("Number of processes; they share the cores.", int, 1)
 
 # How samples are read; names are those of the parameters of `MultiViewData.read`.
@@ -202,9 +203,10 @@ REPRODUCE = {
         "Take the base classes from this file, with --features.", metavar="FILE"
     ),
     "data_dir": DATA_DIR,
+    "wide": WIDE,
 }
 # Where nothing is shown, what shows has no options.
-ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features")
+ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features", "wide")
 FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}
 
 # The frozen suite.
@@ -243,6 +245,7 @@ SUITE_SHOW = {
     "data": Option("These data sets alone, separated by commas."),
     "output": Option("Write a page in Markdown instead.", metavar="FILE", flags=("--output", "-o")),
     "records": _RECORDS,
+    "wide": WIDE,
 }
 SUITE_SUBMIT = {
     **_FORM,

@@ -88,14 +88,31 @@ def render(rows: Sequence[Row], columns: Sequence[str], format: str = "table") -
             "| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines
         )
     if format == "latex":
-        lines = [list(columns), *_texts(rows, columns)]
-        head, *body = (" & ".join(map(tex, line)) + r" \\" for line in lines)
         kinds = "".join("r" if _numeric(rows, column, truths=True) else "l" for column in columns)
-        begin, end = rf"\begin{{tabular}}{{{kinds}}}", r"\end{tabular}"
-        return "\n".join([begin, r"\hline", head, r"\hline", *body, r"\hline", end])
+        lines = [[tex(text) for text in line] for line in _texts(rows, columns)]
+        return booktabs([tex(column) for column in columns], lines, kinds)
     if format == "parquet":
         raise FewviewError("parquet is not text; give the name of a file with --output")
     raise FewviewError(f"--format {format}: use one of {', '.join(FORMATS)}")
+
+
+def booktabs(header: Sequence[str], lines: Sequence[Sequence[str]], kinds: str) -> str:
+    """A LaTeX table of entries that are LaTeX already; `kinds` aligns its columns.
+
+    Example:
+        >>> print(booktabs(["method", "0"], [["proto", "84.2"]], "lr"))
+        % needs \\usepackage{booktabs}
+        \\begin{tabular}{lr}
+        \\toprule
+        method & 0 \\\\
+        \\midrule
+        proto & 84.2 \\\\
+        \\bottomrule
+        \\end{tabular}
+    """
+    head, *body = (" & ".join(line) + r" \\" for line in [header, *lines])
+    begin = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{{kinds}}}", r"\toprule"]
+    return "\n".join([*begin, head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"])
 
 
 def save(

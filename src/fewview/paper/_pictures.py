@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fewview.drawing._charts import save_figure
+from fewview.drawing._charts import COLUMNS, save_figure
 from fewview.drawing._looks import COLOURS, look_at, looks
 from fewview.ground._rows import Row
 from fewview.paper._sheets import Sheet, csv_of, write_texts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 7.16  # inches, two columns of an IEEE page
+WIDTH = COLUMNS["double"]  # inches
 SMALL, MEDIUM = 7, 8
 
 
@@ -50,12 +50,20 @@ class Picture:
     points: Sequence[Row] = ()
 
     def write(self, folder: str | PathLike[str]) -> list[Path]:
-        """Write PDF, SVG and PNG, the numbers as CSV, and a Markdown page with the caption."""
+        """Write PDF, SVG and PNG, the numbers as CSV, and a Markdown page with the caption.
+
+        Two columns of print wide, and `NAME-single` one column, whose panels stand one below
+        another; the figure is in that form afterwards.
+        """
         name = self.sheet.name
         Path(folder).mkdir(parents=True, exist_ok=True)
         out = []
         for ending in ("pdf", "svg", "png"):
             out += save_figure(self.figure, Path(folder) / f"{name}.{ending}")
+        if stacked(self.figure):
+            for ending in ("pdf", "svg"):
+                path = Path(folder) / f"{name}-single.{ending}"
+                out += save_figure(self.figure, path, cut=False)
         texts = {f"{name}.csv": self.sheet.csv()}
         if self.points:
             texts[f"{name}_points.csv"] = csv_of(self.points)
@@ -68,6 +76,32 @@ def new_figure(height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def stacked(figure: Figure) -> bool:
+    """Arrange the panels of a figure for one column of print; False if it has no grid of panels."""
+    axes = [axis for axis in figure.axes if axis.get_subplotspec() is not None]
+    grids = {axis.get_subplotspec().get_gridspec() for axis in axes}  # type: ignore[union-attr]
+    if len(grids) != 1:
+        return False
+    before = grids.pop()
+    columns = 1 if before.ncols <= 2 else 2
+    rows = -(-len(axes) // columns)
+    grid = figure.add_gridspec(rows, columns)
+    named = ""
+    for k, axis in enumerate(axes):
+        # Panels of one row share the name of their axis and the numbers beside it.
+        named = axis.get_ylabel() or named
+        axis.set_subplotspec(grid[k // columns, k % columns])
+        if axis.axison and len(axis.get_yticks()):
+            axis.tick_params(labelleft=True)
+            axis.set_ylabel(named if k % columns == 0 else "", fontsize=MEDIUM)
+    for legend in figure.legends:
+        legend.set_ncols(2)
+    width = COLUMNS["single"]
+    figure.set_layout_engine("constrained")
+    figure.set_size_inches(width, rows * (0.62 if columns == 1 else 0.45) * width + 0.3)
+    return True
 
 
 def dress(axis: Axes, title: str = "", x: str = "", y: str = "") -> None:

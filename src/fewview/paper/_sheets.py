@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from fewview.ground._rows import Row, cell_text, plain_table, render, tex
+from fewview.ground._rows import Row, booktabs, cell_text, plain_table, render, tex
 from fewview.ground._whole_files import made_folder, replacing
 
 
@@ -40,16 +40,18 @@ class Sheet:
             *(f"note: {note}" for note in self.notes),
         ]
 
-    def _texts(self) -> list[Row]:
+    def texts(self) -> list[Row]:
+        """Rows as they are printed."""
         return [{name: entry(row.get(name), name) for name in self.columns} for row in self.rows]
 
-    def _numeric(self, column: str) -> bool:
+    def numeric(self, column: str) -> bool:
+        """Whether a column has numbers."""
         return any(isinstance(row.get(column), (int, float)) for row in self.rows)
 
     def text(self) -> str:
         """Plain text; no line is wrapped or cut, and numbers end at the same place."""
-        rows = self._texts()
-        for name in filter(self._numeric, self.columns):
+        rows = self.texts()
+        for name in filter(self.numeric, self.columns):
             width = max(len(row[name]) for row in rows)
             for row in rows:
                 row[name] = row[name].rjust(width)
@@ -60,7 +62,7 @@ class Sheet:
         """A Markdown page."""
         title, *rest = self.head()
         lines = [f"- {line}" for line in rest]
-        table = render(self._texts(), self.columns, "markdown")
+        table = render(self.texts(), self.columns, "markdown")
         below = [part for line in self.summary for part in ("", line)]
         return "\n".join([f"# {title}", "", *lines, "", table, *below]) + "\n"
 
@@ -70,21 +72,52 @@ class Sheet:
             "reproduces": self.title, "protocol": self.protocol, "versions": self.versions,
             "command": self.command,
         }  # fmt: skip
-        rows = [row | origin for row in self._texts()]
+        rows = [row | origin for row in self.texts()]
         return render(rows, [*self.columns, *origin], "csv") + "\n"
 
     def latex(self) -> str:
-        """A LaTeX table that may run over pages (package `longtable`)."""
-        body = render(self._texts(), self.columns, "latex").splitlines()
-        header, lines = body[2], body[4:-2]
-        kinds = "".join("r" if self._numeric(name) else "l" for name in self.columns)
+        """A LaTeX table (package `booktabs`): pivoted over missing rates where it has them."""
         comments = [f"% {line}" for line in self.head()]
-        caption = tex(f"{self.title}. {self.protocol}.")
-        return "\n".join(
-            [*comments, r"% needs \usepackage{longtable}", rf"\begin{{longtable}}{{{kinds}}}",
-             rf"\caption{{{caption}}}\\", r"\hline", header, r"\hline", r"\endhead", *lines,
-             r"\hline", r"\end{longtable}"]
-        ) + "\n"  # fmt: skip
+        table = render(self.texts(), self.columns, "latex")
+        if {"method", "eta", "ours", "se", "paper"} <= set(self.columns):
+            table = self._pivot()
+        return "\n".join([*comments, table]) + "\n"
+
+    def _pivot(self) -> str:
+        """Methods down, rates across: ours with its error, the best bold, and the paper's."""
+        places = [n for n in self.columns if n in ("dataset", "method") and self._differs(n)]
+        etas = list(dict.fromkeys(row["eta"] for row in self.rows))
+        rows = {(*(str(row.get(n)) for n in places), row["eta"]): row for row in self.rows}
+        names = list(dict.fromkeys(key[:-1] for key in rows))
+
+        def best(eta: Any, data: tuple[str, ...]) -> Any:
+            here = [rows.get((*name, eta), {}).get("ours") for name in names if name[:-1] == data]
+            return max((value for value in here if isinstance(value, float)), default=None)
+
+        def shown(row: Row, whose: str, error: str, strong: bool) -> str:
+            if not isinstance(row.get(whose), float):
+                return "--"
+            text = rf"\textbf{{{row[whose]:.2f}}}" if strong else f"{row[whose]:.2f}"
+            spread = row.get(error)
+            few = rf" {{\scriptsize $\pm$ {spread:.2f}}}" if isinstance(spread, float) else ""
+            return text + few
+
+        lines = []
+        for name in names:
+            found = [rows.get((*name, eta), {}) for eta in etas]
+            tops = [best(eta, name[:-1]) for eta in etas]
+            ours = [
+                shown(row, "ours", "se", row.get("ours") == top)
+                for row, top in zip(found, tops, strict=True)
+            ]
+            paper = [shown(row, "paper", "paper_se", strong=False) for row in found]
+            lines.append([*map(tex, name), "ours", *ours])
+            lines.append([*([""] * len(name)), "paper", *paper])
+        head = [*places, "", *(entry(eta, "eta") for eta in etas)]
+        return booktabs(list(map(tex, head)), lines, "l" * (len(places) + 1) + "r" * len(etas))
+
+    def _differs(self, column: str) -> bool:
+        return column == "method" or len({str(row.get(column)) for row in self.rows}) > 1
 
     def write(self, folder: str | PathLike[str]) -> list[Path]:
         """Write Markdown, CSV and LaTeX into a folder."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fewview.evaluate._grid import Setting
 
 # Strips of missing views per data set; more would be a wall.
-MAX_STRIPS = 4
+MAX_STRIPS = 2
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def example(
     that can be run here, and the episode the one of median accuracy.
     """
     try:
-        setting = _setting(panel.cell, data_dir)
+        setting = setting_of(panel.cell, data_dir)
         eta = panel.etas[len(panel.etas) // 2]
-        name, result, method = _runnable(panel, eta)
+        name, result, method = runnable(panel, eta)
         if tell is not None:
             tell(f"example episode of {panel.title}")
         accuracy = result.metrics.accuracy
@@ -82,7 +82,7 @@ def example(
         return str(error)
 
 
-def _setting(cell: Cell, data_dir: str | None) -> Setting:
+def setting_of(cell: Cell, data_dir: str | None) -> Setting:
     """Find the data of a cell again."""
     from fewview.datasets._catalogue import get_spec, names
     from fewview.evaluate._grid import Grid, settings
@@ -109,7 +109,7 @@ def _setting(cell: Cell, data_dir: str | None) -> Setting:
     return setting
 
 
-def _runnable(panel: Panel, eta: float) -> tuple[str, Result, Method]:
+def runnable(panel: Panel, eta: float) -> tuple[str, Result, Method]:
     """The best method that can be made again with the very parameters that were stored."""
     from fewview.evaluate._grid import Grid, make_method
 

@@ -1,7 +1,7 @@
 """One self-contained page of a store: `write_report` is the way in.
 
-Sections are made in `_sections.py`, `_examples.py` and `_provenance.py`; markup, style and script
-are in `templates/`.
+Sections are made in `_answers.py`, `_sections.py`, `_queries.py`, `_examples.py` and
+`_provenance.py`; markup, style and script are in `templates/`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from markupsafe import Markup
 
 from fewview.drawing._looks import PALETTE, looks
 from fewview.ground._whole_files import replacing
+from fewview.report._answers import answers, leaderboard, use_key
 from fewview.report._contents import Contents, collect
 from fewview.report._elements import plural, sign
 from fewview.report._examples import Example, example, example_episodes, missing_views
 from fewview.report._provenance import how_made
+from fewview.report._queries import Closer, look_closer, wrong_answers
 from fewview.report._sections import (
     N_SHOWN,
     against_paper,
     all_results,
     calibration,
     curves,
-    headline,
     ranks,
     times,
 )
@@ -41,6 +42,7 @@ def write_report(
     title: str | None = None,
     data_dir: str | None = None,
     examples: bool = True,
+    figures: str | PathLike[str] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Write one self-contained HTML page about the results of a store.
@@ -52,6 +54,8 @@ def write_report(
         title: of the page; by default it names the data sets.
         data_dir: folder of data files, for example episodes.
         examples: read the data again and show example episodes.
+        figures: folder for the figures as PDF and SVG, one and two columns wide, and for tables in
+            LaTeX.
         tell: is told what is going on.
 
     Returns:
@@ -69,15 +73,21 @@ def write_report(
     """
     with replacing(output) as temporary:  # says now if the file cannot be written
         with Store(store, write=False) as reader:
-            found = reader.select(where)
-        contents = collect(found)
-        told = tell or (lambda text: None)
-        told(f"{len(contents.results)} results of {len(contents.panels)} data set(s)")
-        shown = [example(panel, data_dir, tell) for panel in contents.panels] if examples else []
+            contents = collect(reader.select(where))
+            told = tell or (lambda text: None)
+            told(f"{len(contents.results)} results of {len(contents.panels)} data set(s)")
+            some = contents.panels if examples else []
+            shown = [example(panel, data_dir, tell) for panel in some]
+            closer = [look_closer(panel, reader, data_dir, tell) for panel in some]
+        if figures is not None:
+            from fewview.report._papers import write_for_papers
+
+            told(f"{len(write_for_papers(contents, figures))} files for papers in {figures}")
         asked = ["fewview", "report", str(store), "-o", str(output)]
         for condition in where:
             asked += ["--where", condition]
-        text = render(contents, store=str(store), title=title, examples=shown, asked=asked)
+        text = render(contents, store=str(store), title=title, examples=shown, closer=closer,
+                      asked=asked)  # fmt: skip
         temporary.write_text(text, encoding="utf-8")
     return Path(output)
 
@@ -88,12 +98,13 @@ def render(
     store: str = "results.sqlite",
     title: str | None = None,
     examples: Sequence[Example | str] = (),
+    closer: Sequence[Closer | str] = (),
     asked: Sequence[str] = (),
 ) -> str:
     """Make the page.
 
-    Of `examples` there is one per panel, or the reason why there is none; without any, the page
-    says that they were left out. `asked` is the command that made the page.
+    Of `examples` and `closer` there is one per panel, or the reason why there is none; without any,
+    the page says that they were left out. `asked` is the command that made the page.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -112,30 +123,37 @@ def render(
     episodes = sum(len(result.metrics) for result in contents.results)
     etas = {row["eta"] for panel in contents.panels for row in panel.rows}
     script, _, _ = loader.get_source(environment, "script.js")
+    sections = [
+        answers(contents),
+        leaderboard(contents, contents.methods[:N_SHOWN]),
+        curves(contents, known),
+        against_paper(contents, known),
+        wrong_answers(contents, closer, known),
+        calibration(contents, known),
+        ranks(contents, known),
+        times(contents, known),
+        missing_views(contents, examples),
+        example_episodes(contents, examples),
+        all_results(contents),
+        how_made(contents, store, asked),
+    ]
     return environment.get_template("page.html").render(
         title=title or f"Few-shot accuracy with missing views: {listed}",
         summary=(
             f"{plural(len(datasets), 'data set')}, {plural(len(contents.methods), 'method')}, "
             f"{plural(len(etas), 'missing rate')}, {episodes:,} scored episodes."
         ),
-        sections=[
-            headline(contents),
-            curves(contents, known),
-            all_results(contents),
-            against_paper(contents, known),
-            ranks(contents, known),
-            times(contents, known),
-            calibration(contents, known),
-            missing_views(contents, examples),
-            example_episodes(contents, examples),
-            how_made(contents, store, asked),
-        ],
-        legend=[
-            (look.key, name, sign(look), k < N_SHOWN)
-            for k, (name, look) in enumerate(known.items())
-        ],
+        sections=[section for section in sections if section is not None],
+        # Every method's line and marker stand on the page once; `use_key` points there.
+        signs=[(look.key, inside(sign(look))) for look in known.values()],
+        use_key=use_key,
         palette=PALETTE,
         script=Markup(script),
         # What the page's own policy knows its script by; no other script runs.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def inside(drawing: Markup) -> Markup:
+    """What an `svg` element holds."""
+    return Markup(drawing[drawing.index(">") + 1 : drawing.rindex("</svg>")])

@@ -7,7 +7,7 @@ Each function says one section in words, tables and drawings. What is true is wo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fewview.drawing._charts import (
     Scale,
     Series,
     accuracy_chart,
+    accuracy_series,
     chart,
     rank_diagram,
     rows_chart,
@@ -26,7 +27,7 @@ from fewview.ground._rows import Row
 from fewview.paper._printed import METHODS as PAPER_METHODS
 from fewview.paper._printed import TABLES as PAPER_TABLES
 from fewview.paper._printed import printed
-from fewview.report._contents import Contents, costs, reliabilities
+from fewview.report._contents import Contents, Cost, costs, reliabilities
 from fewview.report._elements import (
     Drawn,
     Entry,
@@ -34,17 +35,19 @@ from fewview.report._elements import (
     Table,
     TableRow,
     capital,
-    extreme_level,
     level,
     listed,
     picture,
     plural,
 )
-from fewview.results._comparing import Panel, Ranked, Winner, rank_panels, winners
+from fewview.results._comparing import Panel, Ranked, Winner, rank_panels, winner
 from fewview.results._intervals import ALPHA
 
-# Methods in colour at first; the others are grey lines until switched on.
-N_SHOWN = 6
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Methods that are shown at first; the others are grey lines, or not there, until switched on.
+N_SHOWN = 12
 # Rows of the table of all results; larger stores are better read with 'fewview results'.
 MAX_ROWS = 4000
 Looks = dict[str, Look]
@@ -60,82 +63,6 @@ def _spec(panel: Panel) -> Any:
     return get_spec(panel.cell.dataset) if panel.cell.dataset in names() else None
 
 
-# ---------------------------------------------------------------------- headline
-
-
-def headline(contents: Contents) -> Section:
-    """Who wins where, by how much, and how sure that is."""
-    found = [(panel, winners(panel)) for panel in contents.panels]
-    words = []
-    if len(contents.panels) > 1:
-        for ranked in rank_panels(contents.panels)[:1]:
-            ranking = ranked.ranking
-            words.append(
-                f"Over {plural(ranking.n_blocks, 'data set')}, {ranking.names[0]} has the best "
-                f"average rank, {ranking.ranks[0]:.2f} of {len(ranking.names)}."
-            )
-    if left_out := {name for _, some in found for winner in some for name in winner.left_out}:
-        words.append(
-            "Not compared everywhere, because class splits or missing rates are lacking: "
-            f"{listed(sorted(left_out))}."
-        )
-    table = Table(
-        "Who wins where: the most accurate method at every missing rate, and how far it is ahead "
-        "of the second best. Differences are paired over class splits; p and the interval are of "
-        "Wilcoxon's signed-rank test (of the paired t test where splits are too few for it), "
-        "corrected by Holm's method for all methods compared with the best.",
-        ("data set", "#missing rate", "best method", "#accuracy (%)", "second best",
-         "#ahead by (points)", "#95 % interval", "#splits won", "#p (Holm)", "how sure"),
-        [_winner_row(winner) for _, some in found for winner in some],
-        id="winners",
-    )  # fmt: skip
-    findings = [_winner_words(some[0], panel) for panel, some in found if some]
-    return Section("Headline", words, findings=findings, tables=[table], id="headline")
-
-
-def _winner_row(winner: Winner) -> TableRow:
-    rate = Entry("all, mean", -1.0)
-    if winner.eta is not None:
-        rate = Entry(f"{winner.eta:.3g}", winner.eta)
-    ahead: TableRow = ["-", "-", "-", "-"]
-    if pair := winner.pair:
-        interval = f"{pair.low:+.1f} to {pair.high:+.1f}" if np.isfinite(pair.low) else "-"
-        p = Entry("-")
-        if np.isfinite(pair.p):
-            p = Entry(extreme_level(pair.p) or f"{pair.p:.3f}", pair.p)
-        ahead = [f"{pair.difference:+.1f}", interval, f"{pair.wins} of {pair.n_splits}", p]
-    if pair is None:
-        sure = "no other method"
-    elif winner.n_splits < 2:
-        sure = "one split: cannot be said"
-    elif winner.tied:
-        sure = "clear of the second only" if winner.clear else "may be chance"
-    else:
-        sure = "clear"
-    best = [winner.best, f"{winner.accuracy:.1f}", winner.second or "-"]
-    strong = winner.clear and not winner.tied
-    return [winner.panel, rate, *best, *ahead, Entry(sure, strong=strong)]
-
-
-def _winner_words(winner: Winner, panel: Panel) -> str:
-    over = "averaged over missing rates" if winner.eta is None else f"at rate {winner.eta:.3g}"
-    text = f"{winner.panel}: {winner.best} is best {over} with {winner.accuracy:.1f} %"
-    pair = winner.pair
-    if pair is None:
-        return f"{text}; no other method was run."
-    text += f", {pair.difference:.1f} points ahead of {pair.two}"
-    unit = "repetition" if panel.cell.fixed else "class split"
-    if winner.n_splits < 2:
-        return f"{text}. With one {unit} nothing can be said about chance."
-    text += (
-        f" (95 % interval {pair.low:+.1f} to {pair.high:+.1f}, ahead on {pair.wins} of "
-        f"{pair.n_splits} {unit}s, {level(pair.p)})"
-    )
-    if not winner.tied:
-        return f"{text}: told apart from all {winner.n_methods - 1} others."
-    return f"{text}. Not told apart from it: {listed(winner.tied)}."
-
-
 # ---------------------------------------------------------------------- curves and tables
 
 
@@ -149,10 +76,11 @@ def curves(contents: Contents, looks: Looks) -> Section:
             usual = panel.cell.data_checksum == spec.checksum
             words.append(f"{spec.title}. {views}." + ("" if usual else " Not the usual file."))
         figure = (_curve if len(panel.etas) > 1 else _one_rate)(panel, looks)
-        parts.append(Section(panel.title, words, [figure], [_rates(panel)]))
+        figures = [figure, *_differences(panel, looks)]
+        parts.append(Section(panel.title, words, figures, [_rates(panel)]))
     several = any(len(panel.etas) > 1 for panel in contents.panels)
     title = "Accuracy against the missing rate" if several else "Accuracy"
-    return Section(title, parts=parts, legend=len(contents.methods) > 1, id="curves")
+    return Section(title, parts=parts, id="curves")
 
 
 def _curve(panel: Panel, looks: Looks) -> Drawn:
@@ -161,10 +89,13 @@ def _curve(panel: Panel, looks: Looks) -> Drawn:
     ends = [panel.row(best, eta) for eta in (first, last)]
     told = " to ".join(f"{row['accuracy']:.1f} %" for row in ends if row is not None)
     rows = sorted(panel.rows, key=lambda row: order.index(row["method"]))
+    series, *_ = accuracy_series(rows, looks, list(looks)[:N_SHOWN])
     return picture(
         accuracy_chart(rows, looks, list(looks)[:N_SHOWN]),
-        f"Lines are means{_intervals(panel, 'bands')}; the grey dashed line is chance, "
-        f"{100 / panel.cell.way:.0f} %.",
+        f"Lines are means{_intervals(panel, 'the band of the chosen method')}; the grey dashed "
+        f"line is chance, {100 / panel.cell.way:.0f} %.",
+        series=series,
+        axes=("missing rate", "accuracy (%)"),
         title=f"Accuracy against the missing rate on {panel.title}",
         description=(
             f"{plural(len(order), 'method')} from missing rate {first:.3g} to {last:.3g}. "
@@ -178,7 +109,43 @@ def _intervals(panel: Panel, drawn: str) -> str:
     """What a caption says of intervals."""
     if all(row["ci_low"] is None for row in panel.rows):
         return " of one class split, which has no interval over splits"
-    return f", {drawn} 95 % intervals over class splits"
+    return f", {drawn} is the 95 % interval over class splits"
+
+
+def difference_chart(found: Winner, looks: Looks) -> tuple[Figure, list[Series]]:
+    """Draw how far every method is behind the best, class split by class split."""
+    series, values = [], [0.0]
+    for pair in found.pairs:
+        low, high = (-end if np.isfinite(end) else None for end in (pair.high, pair.low))
+        told = f"{pair.two} minus {pair.one}: {-pair.difference:+.1f} points"
+        if low is not None and high is not None:
+            told += f" ({low:+.1f} to {high:+.1f})"
+            values += [low, high]
+        values.append(-pair.difference)
+        series.append(_series(looks, pair.two, [Point(0, -pair.difference, low, high, told)]))
+    across = Scale(f"points behind {found.best}", min(values), max(values), pad=0.03)
+    return rows_chart(series, across, guide=0.0, sign="+"), series
+
+
+def _differences(panel: Panel, looks: Looks) -> list[Drawn]:
+    """Paired differences to the best; none for one method."""
+    found = winner(panel)
+    if found is None or not found.pairs:
+        return []
+    figure, series = difference_chart(found, looks)
+    return [
+        picture(
+            figure,
+            f"Paired differences to {found.best} over class splits, means over missing rates, with "
+            "the interval that decides (corrected for all comparisons): where it does not reach "
+            "the dashed line, the method is clearly behind.",
+            title=f"Paired differences to the best on {panel.title}",
+            description=f"The nearest is {found.second}. The card at the top of the page has all.",
+            series=series,
+            axes=("", f"points behind {found.best}"),
+            legend=False,
+        )
+    ]
 
 
 def _one_rate(panel: Panel, looks: Looks) -> Drawn:
@@ -192,8 +159,10 @@ def _one_rate(panel: Panel, looks: Looks) -> Drawn:
     best = series[0]
     return picture(
         rows_chart(series, Scale("accuracy (%)", min(values), max(values), pad=0.03)),
-        f"Markers are means{_intervals(panel, 'lines')}.",
+        f"Markers are means{_intervals(panel, 'the line')}.",
         title=f"Accuracy on {panel.title}",
+        series=series,
+        axes=("missing rate", "accuracy (%)"),
         description=(
             f"{plural(len(series), 'method')} at missing rate {eta:.3g}, best first: {best.name} "
             f"with {best.points[0].y:.1f} %."
@@ -203,9 +172,7 @@ def _one_rate(panel: Panel, looks: Looks) -> Drawn:
 
 def _rates(panel: Panel) -> Table:
     """One row per method, one column per missing rate."""
-    best = {
-        eta: max(row["accuracy"] for row in panel.rows if row["eta"] == eta) for eta in panel.etas
-    }
+    leaders = panel.leaders()
 
     def entry(row: Row | None) -> str | Entry:
         if row is None:
@@ -213,15 +180,17 @@ def _rates(panel: Panel) -> Table:
         text = f"{row['accuracy']:.1f} ±{row['standard_error']:.1f}"
         if row["split_low"] is not None:
             text += f" ({row['split_low']:.0f}-{row['split_high']:.0f})"
-        return Entry(text, row["accuracy"], strong=row["accuracy"] == best[row["eta"]])
+        best, tied = leaders.get(row["eta"], ("", set()))
+        return Entry(text, row["accuracy"], row["method"] == best, row["method"] in tied)
 
     several = any(row["split_low"] is not None for row in panel.rows)
     spread = "; in brackets the lowest and highest class split" if several else ""
     return Table(
         f"Accuracy in percent on {panel.title}, ± standard error over episodes{spread}. The "
-        "highest mean of a column is bold.",
+        "highest mean of a column is bold; those that are not told apart from it are underlined.",
         ["method", *(f"#rate {eta:.3g}" for eta in panel.etas)],
         [[name, *(entry(panel.row(name, eta)) for eta in panel.etas)] for name in panel.methods],
+        methods=panel.methods,
     )
 
 
@@ -266,6 +235,7 @@ def all_results(contents: Contents) -> Section:
         rows[:MAX_ROWS],
         id="results",
         filters=(1, 2),
+        methods=[str(row[0]) for row in rows[:MAX_ROWS]],
     )
     return Section("All results", words, tables=[table], id="results-section")
 
@@ -273,8 +243,8 @@ def all_results(contents: Contents) -> Section:
 # ---------------------------------------------------------------------- the paper
 
 
-def against_paper(contents: Contents, looks: Looks) -> Section:
-    """Our accuracies beside those that the paper prints."""
+def against_paper(contents: Contents, looks: Looks) -> Section | None:
+    """Our accuracies beside those that the paper prints; None where it has none of these."""
     found = {panel.title: _paper_part(panel, looks) for panel in contents.panels}
     parts = [part for part in found.values() if part is not None]
     words = [
@@ -283,10 +253,10 @@ def against_paper(contents: Contents, looks: Looks) -> Section:
         "those of our run: '--protocol paper --scaling paper --padding paper' comes closest."
     ]
     if not parts:
-        words = ["None of these data sets and methods is in the paper, in this setting."]
-    elif absent := [title for title, part in found.items() if part is None]:
+        return None
+    if absent := [title for title, part in found.items() if part is None]:
         words.append(f"Not in the paper, or not in this setting: {listed(absent)}.")
-    return Section("Paper against ours", words, parts=parts, legend=bool(parts), id="paper")
+    return Section("Paper against ours", words, parts=parts, id="paper")
 
 
 def _paper_part(panel: Panel, looks: Looks) -> Section | None:
@@ -336,6 +306,8 @@ def _paper_part(panel: Panel, looks: Looks) -> Section | None:
     figure = picture(
         chart(series, across, up, guides=[(low, low, high, high)], height=380),
         "One marker per method and missing rate; on the line both agree.",
+        series=series,
+        axes=(across.name, up.name),
         title=f"Our accuracy against the paper's on {panel.title}",
         description=(
             f"{len(gaps)} pairs of numbers; ours minus the paper's is {gaps.mean():+.1f} points on "
@@ -352,6 +324,7 @@ def _paper_part(panel: Panel, looks: Looks) -> Section | None:
         ("method", "#rate", "#paper", "#ours", "#ours minus paper", "#our splits",
          "paper within our splits"),
         rows,
+        methods=[str(row[0]) for row in rows],
     )  # fmt: skip
     words = [relation] + ([f"Note: {spec.note}."] if spec.note else [])
     return Section(panel.title, words, [figure], [numbers])
@@ -366,7 +339,7 @@ def ranks(contents: Contents, looks: Looks) -> Section:
     words = (
         "Rank 1 is the most accurate method of a block; ranks are averaged over blocks. Bars at "
         "the right mark the method with the best mean and those that are not told apart from it, "
-        "by the test that the headline has too."
+        "by the test that the answer has too."
     )
     if not parts:
         words = "Ranks need results of at least two methods."
@@ -379,9 +352,14 @@ def _rank_part(ranked: Ranked, looks: Looks) -> Section:
     told = f"{ranking.best} is told apart from all others by {ranking.test}"
     if ranking.tied:
         told = f"Not told apart from {ranking.best} by {ranking.test}: {listed(ranking.tied)}"
+    series = [Series(n, looks[n], (Point(0, r),)) for n, r in zip(ranking.names, ranking.ranks,
+                                                                 strict=True)]  # fmt: skip
     figure = picture(
         rank_diagram(ranking, known=looks),
         "Best method first.",
+        series=series,
+        axes=("", "average rank"),
+        legend=False,
         title=f"Rank diagram: {ranked.title}",
         description=(
             f"Average ranks over {ranking.n_blocks} {ranked.blocks}, best first: "
@@ -405,25 +383,29 @@ def times(contents: Contents, looks: Looks) -> Section:
         "compare them within one machine only (see the last section)."
     )
     parts = [_time_part(panel, looks) for panel in contents.panels]
-    legend = len(contents.methods) > 1
-    return Section("Time against accuracy", [words], parts=parts, legend=legend, id="time")
+    return Section("Time against accuracy", [words], parts=parts, id="time")
 
 
-def _time_part(panel: Panel, looks: Looks) -> Section:
-    found = costs(panel)
+def time_chart(found: Sequence[Cost], looks: Looks) -> tuple[Figure, list[Series]]:
+    """Draw accuracy against time, one point per method."""
     series = []
     for cost in found:
         told = f"{cost.method}: {cost.milliseconds:.3g} ms, {cost.accuracy:.1f} %"
         point = Point(max(cost.milliseconds, 1e-6), cost.accuracy, words=told)
         series.append(_series(looks, cost.method, [point], joined=False, labelled=cost.efficient))
     x, y = zip(*((one.points[0].x, one.points[0].y) for one in series), strict=True)
+    across = Scale("milliseconds per episode", min(x), max(x), log=True)
+    return chart(series, across, Scale("accuracy (%)", min(y), max(y), pad=0.1)), series
+
+
+def _time_part(panel: Panel, looks: Looks) -> Section:
+    found = costs(panel)
+    drawn, series = time_chart(found, looks)
     figure = picture(
-        chart(
-            series,
-            Scale("milliseconds per episode", min(x), max(x), log=True),
-            Scale("accuracy (%)", min(y), max(y), pad=0.1),
-        ),
+        drawn,
         "Up and left is better. Names stand beside methods that none beats in both.",
+        series=series,
+        axes=("milliseconds per episode", "accuracy (%)"),
         title=f"Time against accuracy on {panel.title}",
         description=(
             f"{plural(len(found), 'method')}. No other method is both faster and more accurate "
@@ -441,6 +423,7 @@ def _time_part(panel: Panel, looks: Looks) -> Section:
              ("yes" if cost.efficient else "no") if cost.complete else "lacks rates"]
             for cost in found
         ],
+        methods=[cost.method for cost in found],
     )  # fmt: skip
     return Section(panel.title, [], [figure], [table])
 
@@ -448,30 +431,38 @@ def _time_part(panel: Panel, looks: Looks) -> Section:
 def calibration(contents: Contents, looks: Looks) -> Section:
     """How far probabilities can be trusted."""
     parts = [_calibration_part(panel, looks) for panel in contents.panels]
-    return Section("Calibration", parts=parts, legend=len(contents.methods) > 1, id="calibration")
+    words = (
+        "On the diagonal, probabilities are what they say; below it, a method is too sure. Bins "
+        "with fewer than 20 queries are not drawn."
+    )
+    return Section("Calibration", [words], parts=parts, id="calibration")
 
 
 def _calibration_part(panel: Panel, looks: Looks) -> Section:
     found = reliabilities(panel)
-    series = []
+    ticks = (0.0, 0.5, 1.0)
+    across, up = (Scale(name, 0.0, 1.0, ticks=ticks) for name in ("said", "right"))
+    figures = []
     for one in found:
         points = [
             Point(p, hit, words=f"{one.method}: says {p:.2f}, right {hit:.2f} ({n} queries)")
             for p, hit, n in one.points
         ]
-        series.append(_series(looks, one.method, points))
-    across = Scale("probability given to the predicted class", 0.0, 1.0)
-    best, worst = found[0], found[-1]
-    figure = picture(
-        chart(series, across, Scale("share right", 0.0, 1.0), guides=[(0, 0, 1, 1)], height=400),
-        "Bins with fewer than 20 queries are not drawn. Below the diagonal: too sure.",
-        title=f"Reliability diagram on {panel.title}",
-        description=(
-            "On the diagonal, probabilities are what they say; below it, a method is too sure. The "
-            f"smallest calibration error is {best.method}'s, {best.error:.3f}, the largest "
-            f"{worst.method}'s, {worst.error:.3f}."
-        ),
-    )
+        series = [Series(one.method, looks[one.method], tuple(points))]
+        gap = one.confidence - one.accuracy
+        told = f"Calibration error {one.error:.3f}; {'too sure' if gap > 0 else 'not sure enough'}"
+        figures.append(
+            picture(
+                chart(series, across, up, guides=[(0, 0, 1, 1)], height=200, width=210),
+                f"{told} by {abs(gap):.3f}.",
+                title=f"Reliability of {one.method} on {panel.title}",
+                description=f"Share right against the probability said. {told} by {abs(gap):.3f}.",
+                series=series,
+                axes=("probability said", "share right"),
+                switch=looks[one.method].key,
+                head=one.method,
+            )
+        )
     table = Table(
         f"Calibration on {panel.title}, pooled over missing rates and class splits: expected "
         "calibration error (ECE, 15 bins), mean probability of the predicted class, share of "
@@ -486,5 +477,6 @@ def _calibration_part(panel: Panel, looks: Looks) -> Section:
             ]
             for one in found
         ],
+        methods=[one.method for one in found],
     )
-    return Section(panel.title, [], [figure], [table])
+    return Section(panel.title, [], figures, [table])

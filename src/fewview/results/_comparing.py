@@ -8,7 +8,7 @@ spoil, and named.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -35,6 +35,14 @@ TASK = (
 )  # fmt: skip
 # What makes one method, as typed, different ones. Parameters are too long to name.
 VARIANT = ("scaling", "padding", "dtype", "device", "method_version")
+# Points within which the interval of a difference must lie for two methods to count as level.
+LEVEL = 2.0
+# What a method is to the best one, and how that is said.
+VERDICTS = {
+    "better": "Clearly better than",
+    "level": f"Level with, within {LEVEL:g} points",
+    "open": "More class splits needed to tell from",
+}
 
 
 # ---------------------------------------------------------------------- names
@@ -118,10 +126,22 @@ class Panel:
         places = (row for row in self.rows if row["method"] == method and row["eta"] == eta)
         return next(places, None)
 
-    def comparison(self, eta: float | None = None) -> Comparison:
-        """Compare at one missing rate; None is the mean over all of them."""
+    def leaders(self) -> dict[float, tuple[str, set[str]]]:
+        """Per missing rate the best method, and those that are not told apart from it."""
+        return {
+            one.eta: (one.best, set(one.tied) if one.n_splits > 1 else set())
+            for one in winners(self)
+            if one.eta is not None
+        }
+
+    def comparison(
+        self, eta: float | None = None, among: Collection[str] | None = None
+    ) -> Comparison:
+        """Compare at one missing rate, None is the mean over all; `among` are the only methods."""
         table: dict[str, dict[tuple[str, float], float]] = {}
         for name, by_eta in self.results.items():
+            if among is not None and name not in among:
+                continue
             for rate, results in by_eta.items():
                 if eta is None or rate == eta:
                     for result in results:
@@ -136,7 +156,8 @@ class Panel:
             [np.mean([table[name][split, rate] for rate in rates]) for split in whole]
             for name in names
         ]
-        left_out = [name for name in self.results if name not in names]
+        asked = self.results if among is None else among
+        left_out = [name for name in self.results if name in asked and name not in names]
         shaped = np.reshape(means, (len(names), len(whole)))
         return Comparison(self.title, eta, names, shaped, left_out)
 
@@ -194,6 +215,7 @@ class Comparison:
         return [
             {"dataset": self.panel, "eta": self.eta}
             | {key: None if value != value else value for key, value in asdict(pair).items()}
+            | {"verdict": verdict(pair)}
             for pair in compare_with_best(self.means, self.names)  # NaN is no JSON
         ]
 
@@ -237,6 +259,7 @@ class Winner(Comparison):
     accuracy: float  # of the best, percent
     second: str | None
     pair: PairedComparison | None  # the best against the second
+    pairs: list[PairedComparison]  # the best against every other one, the second first
     tied: list[str]  # not told apart from the best by the test, the second included
     n_splits: int
     n_methods: int
@@ -245,6 +268,32 @@ class Winner(Comparison):
     def clear(self) -> bool:
         """Whether the best is told apart from the second at the usual level."""
         return self.pair is not None and self.pair.told_apart
+
+    @property
+    def groups(self) -> dict[str, list[PairedComparison]]:
+        """The other methods by what the best is to them: `VERDICTS`, the nearest first."""
+        out: dict[str, list[PairedComparison]] = {verdict: [] for verdict in VERDICTS}
+        for pair in self.pairs:
+            out[verdict(pair)].append(pair)
+        return out
+
+
+def verdict(pair: PairedComparison) -> str:
+    """What the best method is to another: "better", "level" or "open" (`VERDICTS`).
+
+    Better where the one test of comparisons tells them apart, level where its interval leaves no
+    room for more than `LEVEL` points either way, open otherwise. Differences are in percent.
+    """
+    if pair.told_apart:
+        return "better"
+    return "level" if pair.low > -LEVEL and pair.high < LEVEL else "open"
+
+
+def winner(panel: Panel, among: Collection[str] | None = None) -> Winner | None:
+    """Say who wins in a panel over all missing rates, of some methods; None if nobody can."""
+    eta = panel.etas[0] if len(panel.etas) == 1 else None
+    found = panel.comparison(eta, among)
+    return _winner(found) if found.names else None
 
 
 def winners(panel: Panel) -> list[Winner]:
@@ -263,6 +312,7 @@ def _winner(found: Comparison) -> Winner:
         accuracy=float(centre.max()),
         second=pairs[0].two if pairs else None,
         pair=pairs[0] if pairs else None,
+        pairs=pairs,
         tied=[pair.two for pair in pairs if not pair.told_apart],
         n_splits=found.means.shape[1],
         n_methods=len(found.names),

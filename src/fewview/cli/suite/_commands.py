@@ -110,7 +110,8 @@ def show(**options: Any) -> None:
         f"{suite.name}, {suite.form}: {len(board.settings)} settings, {len(suite.splits)} class "
         f"splits x {suite.episodes} tasks each"
     )
-    print_table(HEADER, board_table(board), title=title, right=range(1, 7))
+    print_table(HEADER, board_table(board), title=title, right=range(1, 7),
+                drop=(6, 9, 8, 7), wide=options["wide"])  # fmt: skip
     for text in remarks(board):
         print(text)
 

@@ -1,0 +1,85 @@
+"""What commands print on a terminal of 80 columns: nothing is wider, the answer comes last."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from fewview.cli._app import app
+from fewview.cli._text import fitting, print_table
+
+STORE = Path(__file__).resolve().parents[1] / "frozen" / "store.db"
+BENCH = "bench digits --methods proto,match --eta 0,0.1,0.2,0.3,0.4,0.5 --splits 2 --episodes 2"
+COMMANDS = (
+    "methods", "data list", "suite show", "results STORE", "results STORE --compare",
+    "results STORE --level cell", f"{BENCH} --store none", "--help", "results --help",
+    "bench --help", "fit --help", "suite run --help", "doctor", "reproduce handwritten",
+    "reproduce claims",
+)  # fmt: skip
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    shutil.copy(STORE, tmp_path / "store.db")
+
+    def run(command: str) -> tuple[list[str], list[str]]:
+        out, errors = Terminal(), Terminal()
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "dumb")
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", errors)
+        words = command.replace("STORE", str(tmp_path / "store.db")).split()
+        app(words, prog_name="fewview", standalone_mode=False)
+        plain = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", s.getvalue()) for s in (out, errors)]
+        return plain[0].splitlines(), plain[1].splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_wider_than_the_terminal(shown: object, command: str) -> None:
+    out, _ = shown(command)  # type: ignore[operator]
+    assert out
+    assert max(len(line.rstrip()) for line in out) <= 80
+    if "--help" in command:
+        assert not any("<bool>" in line for line in out)
+
+
+def test_the_answer_comes_last_and_wide_shows_all(shown: object) -> None:
+    out, errors = shown("results STORE --compare")  # type: ignore[operator]
+    assert "p_wilcoxon" not in out[0]
+    assert any(line.startswith("left out for want of room: ") for line in errors)
+    (place,) = [k for k, line in enumerate(errors) if line.startswith("digits: use ")]
+    assert "to tell from: " in errors[place + 1]
+    assert errors[-1].startswith("next: ")
+    out, _ = shown("results STORE --compare --wide")  # type: ignore[operator]
+    assert "p_wilcoxon_holm" in out[0]
+    assert len(out[0]) > 80
+
+
+def test_columns_are_dropped_in_the_order_that_is_asked_for() -> None:
+    header, lines = ["name", "a" * 10, "b" * 10, "c" * 10], [["x", "1", "2", "3"]]
+    assert fitting(header, lines, 80, [2], {}) == ([0, 1, 2, 3], 2)
+    assert fitting(header, lines, 37, [2], {}) == ([0, 1, 2, 3], 1)
+    assert fitting(header, lines, 30, [2], {}) == ([0, 1, 3], 1)
+    assert fitting(header, lines, 20, [2], {}) == ([0, 1], 1), "then from the right"
+    assert fitting(header, lines, 3, [2], {}) == ([0], 1), "the names of rows stay"
+    assert fitting(header, lines, 30, [2], {3: 3}) == ([0, 1, 2, 3], 1), "sentences are broken"
+
+
+def test_a_pipe_gets_every_column(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["one", "two" * 60], [["a", "b"]], drop=[1])
+    assert capsys.readouterr().out == f"one  {'two' * 60}\na    b\n"
