@@ -44,7 +44,8 @@ HEAD = """# More answers, measured
 
 Made by `python benchmarks/more_answers.py page` from `benchmarks/results/more-answers.json`;
 nothing here is written by hand. Parts are small (a few class splits and tasks, in the record), so
-that differences of two points are often chance. Measured with version 6 of `marginal`."""
+that differences of two points are often chance. Measured with versions 6
+(cells, five base classes, sets) and 7 of `marginal`."""
 
 
 def task_of(name: str, **changes: Any) -> TaskSpec:
@@ -516,7 +517,6 @@ def page(record: dict[str, Any]) -> str:
                   r.get("strangers_5", "")] for r in record["known"]["rows"]]  # fmt: skip
         out.append(table(["data set", "new", "told", "known", "told", "half", "error", "1 %",
                           "5 %", "20 %", "others"], lines))  # fmt: skip
-        out += [record["known"]["note"]] if "note" in record["known"] else []
     if "few-base" in record:
         out.append(
             "Rejected shares with five base classes, one to three shots, missing rate 0.3 (before: "
