@@ -84,3 +84,16 @@ def test_methods_are_tried_in_the_time_given(tmp_path: Path) -> None:
     assert advice is None
     assert "fewer than 3 known classes have 4 labelled samples" in remark
     assert "cannot be measured" in expectation(advice, few, 0.9)
+
+
+def test_three_known_classes_are_enough_to_try_methods(tmp_path: Path) -> None:
+    """Two of them play new ones, and one is left to learn from."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(5), 12)
+    labels = np.repeat(np.array(["p", "q", "r", "x", "y"], dtype=object), 12)
+    labels[(codes > 2) & (np.arange(60) % 12 > 2)] = None
+    views = {"a": rng.normal(size=(60, 4)) + 3 * codes[:, None], "b": rng.normal(size=(60, 3))}
+    parts = divide(MultiViewData(views, labels.tolist()), ["x", "y"])
+    advice, _ = choose_method(parts, 0.0, str(tmp_path / "results.sqlite"))
+    assert advice is not None
+    assert "marginal" in [row["method"] for row in advice.rows]

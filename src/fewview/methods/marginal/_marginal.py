@@ -296,6 +296,14 @@ class Marginal(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances, with the settings as far as they are given."""
+        if len(base.classes) < 2:
+            warnings.warn(
+                "Marginal: the base set has one class; how much classes differ is assumed, as it "
+                "is without base classes",
+                FewviewWarning,
+                stacklevel=4,
+            )
+            return self.prepare_alone(base, task, seed)
         base = column_filled(base)
         projection = fit_projection(base, self.resolved().components)
         statistics = MarginalStatistics(projection).update(base)
