@@ -88,7 +88,8 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         padding: how missing views are filled for methods that cannot handle them.
         device: `"cpu"`, `"cuda"` or `"auto"`.
         dtype: `"float32"` or `"float64"`.
-        max_memory: GiB that one batch of tasks may take; sets how many tasks go together.
+        max_memory: GiB that one batch of tasks may take; sets how many tasks go together. None
+            means 1 on a CPU and 16 on a GPU (half of its memory where that is less).
         random_state: seed of everything random outside an episode list; None or a `RandomState`
             draws one whenever something is learnt, as in scikit-learn.
 
