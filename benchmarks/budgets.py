@@ -8,6 +8,8 @@ ratio and the share of equal predictions. On a CPU the two are the same budget.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from common import parser, predictions, print_machine, print_table, tasks, timed
 
@@ -36,7 +38,7 @@ def main() -> None:
                     method = create(text, device=arguments.device, max_memory=gib)
                     prepared = method.prepare_base(base, task)
                     found[budget], took = timed(
-                        lambda m=method, p=prepared: predictions(m, data, p, episodes),
+                        partial(predictions, method, data, prepared, episodes),
                         arguments.device,
                     )
                     best[budget] = min(took, best.get(budget, took))
