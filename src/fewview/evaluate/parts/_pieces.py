@@ -19,6 +19,7 @@ from fewview._version import __version__
 from fewview.evaluate._cluster import POLL, ClusterExecutor, connect
 from fewview.evaluate._cluster_worker import make_entrance, single_thread
 from fewview.evaluate._progress import Progress
+from fewview.files._guarded import kept_reader
 from fewview.ground._errors import FewviewError
 from fewview.ground._memory import LRUCache
 from fewview.samples._data import MultiViewData
@@ -102,7 +103,7 @@ def work(_: str, packed: bytes, numbers: Sequence[int]) -> bytes:
     try:
         if packed not in _jobs:
             _jobs[packed] = pickle.loads(packed)
-        with single_thread():
+        with single_thread(), kept_reader():
             return pickle.dumps((_jobs[packed].work(numbers), None))
     except FewviewError as error:
         return pickle.dumps((None, str(error)))
@@ -112,8 +113,9 @@ _jobs: LRUCache[bytes, Job] = LRUCache(1)
 
 
 def _here(packed: bytes, runs: Sequence[list[int]]) -> Iterator[tuple[int, bytes]]:
-    for number, run in enumerate(runs):
-        yield number, work("", packed, run)
+    with kept_reader():
+        for number, run in enumerate(runs):
+            yield number, work("", packed, run)
 
 
 def _one_run(packed: bytes, number: int, run: list[int]) -> tuple[int, bytes]:
