@@ -230,6 +230,8 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
 
 def _plain_values(column: Any, name: str) -> list[Any]:
     values: list[Any] = column.to_pylist()
+    if {*map(type, values)} <= {int, str}:  # what long tables have
+        return values
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, (bool, int, float, str, date)):
             raise FewviewError(

@@ -99,6 +99,8 @@ def _joined_labels(labels: KeyedLabels, ids: Sequence[Any], place: dict[Any, int
 
 
 def _check_keys(keys: Keys) -> None:
+    if {*map(type, keys.ids)} <= {int, str} and len({*keys.ids}) == len(keys.ids):
+        return  # what long tables have
     rows: dict[Any, int] = {}
     for index, value in enumerate(keys.ids):
         if value is None:
