@@ -11,7 +11,7 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs reproduction test bench lint types clean
+.PHONY: help install demo docs picture reproduction test bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make test      tests, lint and types"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
+	@echo "make picture   the picture of the README, from recorded results"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
 	@echo "make clean     remove .venv, caches and outputs"
 
@@ -43,6 +44,9 @@ bench: install
 
 docs: install
 	$(BIN)/python docs/_tools/build.py
+
+picture: install
+	$(BIN)/python docs/_tools/picture.py
 
 reproduction: install
 	$(BIN)/python docs/_tools/published.py

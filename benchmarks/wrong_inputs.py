@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -143,7 +144,7 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
     ("a pickle in an .npz", save_npz(view_a=np.array([[{}]], dtype=object)), "data show mine.npz"),
     ("an .npz that was cut", both(save_npz(view_a=np.ones((9, 9))), lambda: Path("mine.npz").write_bytes(Path("mine.npz").read_bytes()[:200])), "data show mine.npz"),
     ("a model that was cut", lambda: Path("a.model").write_bytes(Path("a.model").read_bytes()[:-9]), PREDICT),
-    ("a model that was altered", lambda: Path("a.model").write_bytes(Path("a.model").read_bytes()[:-1] + b"\x01"), PREDICT),
+    ("a model that was altered", lambda: flip(Path("a.model")), PREDICT),
     ("-o on an input", nothing, "predict --model a.model --support support --query query -o query/blood.csv"),
     ("-o into a folder of inputs", nothing, "fit --base base --method proto -o base/new.model"),
     ("-o on the file that is converted", save_npz(view_a=np.ones((3, 2))), "data convert mine.npz mine.npz"),
@@ -152,6 +153,12 @@ CASES: list[tuple[str, Callable[[], object], str]] = [
     ("--data and --query", nothing, f"{ONE} --query query"),
     ("a method that does not exist", nothing, "fit --base base --method margnal -o b.model"),
 ]  # fmt: skip
+
+
+def flip(file: Path) -> None:
+    """Alter the last byte of a file."""
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 def run(command: str) -> tuple[int, str]:
@@ -202,6 +209,8 @@ def main() -> None:
             if status not in (0, 2) or hashes() != inputs:
                 bad.append(name)
             os.chdir(before)
+        # Times are in the file, so that its size differs from run to run.
+        said = re.sub(r"\d+ bytes instead of \d+", "N bytes instead of M", said)
         said = said.replace("|", "\\|").replace("<", "&lt;").replace(folder, "")
         print(f"| {name} | `{command}` | {status} | {said} |", flush=True)
     if bad:

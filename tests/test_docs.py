@@ -339,6 +339,13 @@ def test_pages_of_recorded_results_are_what_the_command_makes() -> None:
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
 
 
+def test_the_page_about_more_answers_is_what_was_measured(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    script = ROOT / "benchmarks/more_answers.py"
+    subprocess.run([sys.executable, script, "page", "--output", page], check=True)
+    assert page.read_text() == (ROOT / "docs/more-answers.md").read_text(encoding="utf-8")
+
+
 def test_the_page_about_other_data_is_what_was_measured(tmp_path: Path) -> None:
     script, kept = ROOT / "benchmarks/other_data.py", ROOT / "benchmarks/results/other-data.json"
     page = tmp_path / "page.md"

@@ -289,8 +289,8 @@ def test_an_old_model_says_the_same(name: str) -> None:
 
 HELP = (
     "", "data", "data list", "data info", "data show", "data convert", "data fetch", "methods",
-    "advise", "fit", "predict", "bench", "results", "reproduce", "report", "run", "doctor",
-    "suite", "suite run", "suite show", "suite submit",
+    "advise", "fit", "predict", "impute", "serve", "bench", "results", "reproduce", "report",
+    "run", "doctor", "suite", "suite run", "suite show", "suite submit",
 )  # fmt: skip
 BENCH = "bench digits --splits 2 --episodes 3 --queries 5 --store none"
 COMMANDS = {

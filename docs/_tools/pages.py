@@ -36,6 +36,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Measure": (
         "leaderboard",
         "other-data",
+        "more-answers",
         "enter-the-benchmark",
         "reproduction",
         "paper-tables",

@@ -76,6 +76,17 @@ def test_labels_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "b.npz").exists()
 
 
+def test_show_as_a_page(tmp_path: Path) -> None:
+    sample().write(tmp_path / "a.npz")
+    assert "written: " in call("show", tmp_path / "a.npz", "--html", tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text()
+    assert "Missing views by class" in text
+    assert "script-src 'none'" in text
+    assert "<script" not in text
+    with pytest.raises(FewviewError, match="is an input"):
+        call("show", tmp_path / "a.npz", "--html", tmp_path / "a.npz")
+
+
 def test_info_of_a_file_shows_it(tmp_path: Path) -> None:
     sample().write(tmp_path / "a.h5mu")
     found, wanted = (call(name, tmp_path / "a.h5mu") for name in ("info", "show"))

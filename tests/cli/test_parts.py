@@ -45,7 +45,7 @@ def test_the_commands_take_parts(
     code, out, err = invoke(*asked, "p.csv", "--block", "60")
     assert (code, f"0 of {len(queries)} predictions" in out) == (0, True), err
     code, out, err = invoke(*asked, "p.csv", "--block", "60", "--explain")
-    assert (code, "--explain is for queries that fit into memory" in err) == (2, True)
+    assert (code, "--explain and --html are for queries" in err) == (2, True)
     one = ("predict", "--method", "proto", "--support", "support", "--query", "support")
     code, out, err = invoke(*one, "-o", "o.csv", "--block", "3")
     assert (code, "--block is for queries in parts" in err) == (2, True)

@@ -129,6 +129,21 @@ def test_what_samples_say_alone_is_written_where_it_is_asked_for(
     assert float(line["probability_alone"]) == pytest.approx(wanted_p, abs=1e-5)
 
 
+def test_predictions_as_a_page(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    assert invoke(*FIT)[0] == 0
+    code, out, errors = invoke(*PREDICT, "-o", "p.csv", "--reject", "0.1", "--html", "p.html")
+    assert code == 0, errors
+    assert "written: p.html (" in out
+    text = (tmp_path / "p.html").read_text()
+    for line in csv.DictReader((tmp_path / "p.csv").open()):
+        (row,) = [part for part in text.split("<tbody") if f">{line['id']}</button>" in part]
+        assert f'data-label="{line["label"]}"' in row
+    assert "fewview predict --model base.model --support support" in text
+    code, _, errors = invoke(*PREDICT, "-o", "p.csv", "--html", "query/p.html")
+    assert code == 2
+    assert "in the folder of inputs" in errors
+
+
 def test_rejection_and_reasons(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     assert invoke(*FIT)[0] == 0
     code, out, errors = invoke(
@@ -251,11 +266,14 @@ def test_labels_by_another_name(invoke: Invoke, tables: list[str], tmp_path: Pat
 
 def test_a_misspelt_view(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     assert invoke(*FIT)[0] == 0
-    for folder in ("query", "support"):
-        (tmp_path / folder / "scan.csv").rename(tmp_path / folder / "scans.csv")
-        _, _, errors = invoke(*PREDICT, "-o", "p.csv")
-        assert "has a view 'scans' that the reference set does not have" in errors
-        assert "did you mean 'scan'?" in errors
+    (tmp_path / "query" / "scan.csv").rename(tmp_path / "query" / "scans.csv")
+    _, _, errors = invoke(*PREDICT, "-o", "p.csv")
+    assert "has a view 'scans' that the reference set does not have" in errors
+    assert "did you mean 'scan'?" in errors
+    # In the supports it is taken for a new sensor, and told.
+    (tmp_path / "support" / "scan.csv").rename(tmp_path / "support" / "scans.csv")
+    with pytest.warns(FewviewWarning, match="'scans' is not in the base.*did you mean 'scan'"):
+        assert invoke(*PREDICT, "-o", "p.csv")[0] == 0
     for folder in ("query", "support"):  # without samples that have nothing else
         blood = set((tmp_path / folder / "blood.csv").read_text().split())
         known = {line.split(",")[0] for line in blood}
@@ -413,7 +431,7 @@ def test_one_command_from_folder_to_predictions(
     assert "5 known classes with 40 samples; 2 new classes (A, B) with 4 labelled" in errors
     assert "10 samples to predict" in errors
     assert "expect about " in errors
-    assert "empty cells, filled with means of the known classes" in errors
+    assert "empty cells, integrated out" in errors  # marginal was chosen
     assert errors.rstrip().splitlines()[-1].startswith("next: ")
     assert "written: p.csv (10 predictions, 2 classes)" in out
     with (tmp_path / "p.csv").open() as file:
@@ -433,3 +451,70 @@ def test_one_command_from_folder_to_predictions(
     code, _, errors = invoke("predict", "-o", "p.csv")
     assert code == 2
     assert "give --query" in errors
+
+
+def test_what_is_missing_is_filled_in(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    """By a model or by the samples themselves; ids, labels and measured cells stay."""
+    status, _, _ = invoke("fit", "--base", "base", "-o", "base.model")
+    assert status == 0
+    status, out, err = invoke("impute", "query", "--model", "base.model", "-o", "filled")
+    assert status == 0, err
+    query, filled = MultiViewData.read(tmp_path / "query"), MultiViewData.read(tmp_path / "filled")
+    unsure = MultiViewData.read(tmp_path / "filled-deviations")
+    assert sorted(filled.ids.tolist()) == sorted(query.ids.tolist()) == sorted(unsure.ids.tolist())
+    assert f"{int((~query.mask).sum())} missing views and 0 empty cells filled" in out
+    assert filled.missing_rate == 0
+    place = {name: row for row, name in enumerate(filled.ids.tolist())}
+    order = [place[name] for name in query.ids.tolist()]
+    wanted, deviations = load_model(tmp_path / "base.model").impute(query)
+    for view in WIDTHS:
+        np.testing.assert_allclose(filled.view(view)[order], wanted.view(view), atol=1e-6)
+        np.testing.assert_allclose(unsure.view(view)[order], deviations.view(view), atol=1e-6)
+        there = query.mask[:, query.view_names.index(view)]
+        assert np.array_equal(filled.view(view)[order][there], query.view(view)[there])
+        assert (unsure.view(view)[order][~there] > 0).all()
+    assert invoke("impute", "base", "-o", "own.npz")[0] == 0
+    own = MultiViewData.read(tmp_path / "own.npz")
+    assert own.labels.tolist() == MultiViewData.read(tmp_path / "base").labels.tolist()
+    status, _, err = invoke("impute", "query", "-o", "query")
+    assert status == 2
+    assert "is an input" in err
+    assert invoke("fit", "--base", "base", "--method", "proto", "-o", "other.model")[0] == 0
+    status, _, err = invoke("impute", "query", "--model", "other.model", "-o", "x")
+    assert status == 2
+    assert "only marginal can impute" in err
+
+
+def test_sets_of_classes(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    given = ("--support", "support", "--query", "query", "-o", "p.csv", "--sets", "0.9")
+    assert invoke("fit", "--base", "base", "-o", "plain.model")[0] == 0
+    status, _, err = invoke("predict", "--model", "plain.model", *given)
+    assert status == 2
+    assert "fewview fit --sets" in err
+    assert invoke("fit", "--base", "base", "--shot", "2", "--sets", "-o", "base.model")[0] == 0
+    status, _, err = invoke("predict", "--model", "base.model", *given)
+    assert status == 0, err
+    with (tmp_path / "p.csv").open() as file:
+        for row in csv.DictReader(file):
+            assert row["label"] == row["set"].split("|")[0]
+
+
+def test_queries_may_be_of_base_classes_too(
+    invoke: Invoke, tables: list[str], tmp_path: Path
+) -> None:
+    assert invoke("fit", "--base", "base", "-o", "base.model")[0] == 0
+    given = ("--model", "base.model", "--support", "support", "-o", "p.csv", "--classes", "all")
+    for asked, share in (("base", 0.5), ("query", 0.5)):
+        status, _, err = invoke("predict", *given, "--query", asked, "--reject", "0.05")
+        assert status == 0, err
+        with (tmp_path / "p.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        known = [key for key in rows[0] if key.startswith("p_known")]
+        assert len(known) == 8
+        assert {"p_ague", "p_croup", "fit"} <= rows[0].keys()
+        mass = np.mean([sum(float(row[key]) for key in known) for row in rows])
+        assert mass > share if asked == "base" else mass < share
+        assert all((float(row["fit"]) < 0.05) == (row["rejected"] == "true") for row in rows)
+    status, _, err = invoke("predict", *given[:-1], "both", "--query", "query")
+    assert status == 2
+    assert "classes" in err

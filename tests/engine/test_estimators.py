@@ -561,6 +561,25 @@ def test_the_telling_view_gets_the_credit() -> None:
         assert np.mean(parts[:, 0] > parts[:, 1]) > 0.9, method
 
 
+@pytest.mark.parametrize("name", ["proto", "ptmap", "marginal:settings=default"])
+def test_reasons_and_answers_agree_where_no_view_is_shared(name: str) -> None:
+    views = {"a": [[0.0], [9.0], [NAN], [1.0]], "b": [[NAN], [NAN], [5.0], [2.0]]}
+    data = MultiViewData(views)
+    clf = create(name).fit(data[:2], ["x", "y"])
+    query = data[2:]
+    with pytest.warns(FewviewWarning, match="share no view"):
+        proba = clf.predict_proba(query)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewviewWarning)
+        found = clf.explain(query, alone=True)
+    assert proba[0].tolist() == [0.5, 0.5]
+    assert found.scores[0].tolist() == [0.0, 0.0]
+    assert found.support_of_views[0].tolist() == [0.0, 0.0]
+    assert found.classes[found.decided[0]] == clf.classes_[proba[0].argmax()] == "x"
+    assert found.nearest[0] == ()
+    assert "shares no view with any support" in found._repr_html_()
+
+
 def test_nearest_base_classes_and_the_picture(task: Any, tmp_path: Any) -> None:
     support, query = task
     clf = UGDA(base=BASE, n_anchors=5).fit(support)

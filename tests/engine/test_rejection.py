@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from fewview import FewviewError, FewviewWarning, MultiViewData, load_model
 from fewview.engine._checks import synthetic_data
 from fewview.engine._method import Method
-from fewview.engine._rejection import LEVELS, Thresholds
+from fewview.engine.open_world._rejection import LEVELS, Thresholds
 from fewview.methods.marginal import Marginal
 from fewview.methods.proto import Proto
 from fewview.methods.ugda import UGDA

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 
 from fewview import FewviewError, MultiViewData, create
 from fewview.engine._checks import synthetic_data
-from fewview.engine._method import content_order
+from fewview.engine._fitting import content_order
 from fewview.methods.concat import Concat
 from fewview.methods.partial_nn import PartialNN
 from fewview.numerics._distances import partial_distances

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
@@ -18,10 +19,13 @@ from fewview.methods.marginal._outside import (
     Profile,
     find_outside,
     learn_profile,
+    play_new,
     principal_rows,
     shares_of,
+    wide_views,
 )
 from fewview.methods.marginal._projection import Projection, fit_projection
+from fewview.methods.marginal._remainder import Remainder, learn_remainder, left_over
 from fewview.methods.marginal._rounds import _rounds, log_dirichlet
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import ViewTensors
@@ -114,27 +118,26 @@ def made_up(seed: int = 0) -> tuple[Outside, torch.Tensor]:
     return outside, torch.nn.functional.one_hot(torch.tensor([[0, 0, 1, 2]])).double()
 
 
-def test_outside_scores_are_gaussian_densities() -> None:
+def test_outside_normalisers_are_integrals() -> None:
+    """Over class means, of what supports and weighted queries say about them."""
     outside, members = made_up()
-    found = outside.predictive(members)[0].numpy()
-    expected = np.zeros_like(found)
-    for query, label, j in product(range(5), range(3), range(6)):
-        if not outside.query_seen[0, query, j]:
-            continue
+    weights = torch.from_numpy(np.random.default_rng(1).uniform(size=(1, 5, 3)))
+    found = outside.variational(members, weights)[1][0]
+    rows = torch.cat([outside.support, outside.query], 1)[0].numpy()
+    seen = torch.cat([outside.support_seen, outside.query_seen], 1)[0].numpy()
+    counted = torch.cat([members, weights], 1)[0].numpy()
+
+    def integral(j: int, label: int) -> float:
         s, b = float(outside.within[0, j]), float(outside.between[0, j])
-        own = members[0, :, label].bool() & outside.support_seen[0, :, j].bool()
-        x = outside.support[0, own, j].numpy()
-        # Of a Gaussian over supports and query, the query given the supports, by densities.
-        size = len(x) + 1
-        joint = multivariate_normal(np.zeros(size), s * np.eye(size) + b)
-        value = joint.logpdf(np.append(x, float(outside.query[0, query, j])))
-        if len(x):
-            value -= multivariate_normal(np.zeros(len(x)), s * np.eye(len(x)) + b).logpdf(x)
-        value -= norm(0, np.sqrt(s + b)).logpdf(float(outside.query[0, query, j]))
-        expected[query, label] += value
-    np.testing.assert_allclose(
-        found - found.mean(1, keepdims=True), expected - expected.mean(1, keepdims=True), atol=1e-9
-    )
+        w = counted[:, label] * seen[:, j]
+        total, sums, prior = w.sum(), w @ rows[:, j], norm(0, np.sqrt(b))
+        return float(quad(
+            lambda m: prior.pdf(m) * np.exp((sums * m - total * m * m / 2) / s), -20, 20
+        )[0])  # fmt: skip
+
+    for label in range(3):
+        expected = sum(np.log(integral(j, label)) for j in range(6))
+        assert float(found[label]) == pytest.approx(expected, abs=1e-6)
 
 
 def test_profile_between_sizes_and_for_other_ways() -> None:
@@ -151,16 +154,23 @@ def test_profile_between_sizes_and_for_other_ways() -> None:
 def test_narrow_views_have_no_outside() -> None:
     rng = np.random.default_rng(0)
     data = MultiViewData({"a": rng.normal(size=(80, 5))}, labels=np.repeat(np.arange(8), 10))
-    assert learn_profile(data, fit_projection(data, 64), 3, 64, 0) is None
-    assert Marginal().prepare_base(data, TaskSpec(way=3)).state.profile is None
+    projection = fit_projection(data, 64)
+    assert wide_views(projection) == []
+    assert play_new(data, [], 3, 64, 0) == []
+    state = Marginal().prepare_base(data, TaskSpec(way=3)).state
+    assert state.profile is None
+    assert state.remainder is None
 
 
 def test_noise_outside_is_left_alone() -> None:
     """Where the rest does not tell classes apart, directions get next to no share between them."""
     rng = np.random.default_rng(0)
     data = MultiViewData({"a": rng.normal(size=(400, 60))}, labels=np.repeat(np.arange(10), 40))
-    profile = learn_profile(data, fit_projection(data, 20), 3, 20, 0)
+    folds = play_new(data, [0], 3, 20, 0)
+    profile = learn_profile(folds, [0], 3, 0)
     assert profile is None or float(profile.between[-1].max()) < 0.1
+    remainder = learn_remainder(folds, [0])
+    assert remainder is None or float(remainder.share[0]) < 0.02
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.4])
@@ -186,7 +196,7 @@ def test_directions_do_not_depend_on_the_order_of_rows() -> None:
 def test_missing_views_have_no_place_outside() -> None:
     base, novel = text(4, 30), text(3, 20, first=10)
     projection = fit_projection(base, 16)
-    profile = learn_profile(base, projection, 3, 16, 0)
+    profile = learn_profile(play_new(base, [0, 1], 3, 16, 0), [0, 1], 3, 0)
     assert profile is not None
     batch = drawn(novel, TaskSpec(way=3, queries=10, eta=0.4))
     outside = find_outside(batch, projection, profile)
@@ -195,6 +205,81 @@ def test_missing_views_have_no_place_outside() -> None:
         gone = ~batch.query_mask[..., view]
         assert (outside.query[gone][:, part] == 0).all()
         assert (outside.query_seen[gone][:, part] == 0).all()
+
+
+# ---------------------------------------------------------------------------- remainders
+
+
+def remains(rows: Any, projection: Projection, view: int = 0) -> Any:
+    """Coordinates of rows in an orthonormal basis of what the axes leave over, at length one."""
+    axes = np.linalg.qr(projection.axes[view].numpy())[0]
+    basis = np.linalg.svd(axes, full_matrices=True)[0][:, axes.shape[1] :]
+    found = (rows - projection.centre[view].numpy()) @ basis
+    return found / np.linalg.norm(found, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("shot", [1, 3])
+def test_remainders_are_scored_by_gaussian_densities(shot: int) -> None:
+    base, novel = text(4, 30), text(3, 20, first=10)
+    base, novel = (data.select_views(["title", "body"]) for data in (base, novel))
+    projection = fit_projection(base, 16)
+    width = novel.views["title"].shape[1] - 16
+    batch = drawn(novel, TaskSpec(way=3, shot=shot, queries=4, eta=0.4), n=2)
+    numbers = (torch.tensor([x], dtype=torch.float64) for x in (0.0, 0.3, width))
+    found = Remainder((0,), *numbers).predictive(batch, projection)
+    within, between = 0.7 / width, 0.3 / width
+    for task, query, label in product(range(2), range(12), range(3)):
+        if not batch.query_mask[task, query, 0]:
+            assert float(found[task, query, label]) == 0
+            continue
+        own = (batch.support_labels[task] == label) & batch.support_mask[task, :, 0]
+        given = remains(batch.support[0][task, own].numpy(), projection)
+        x = remains(batch.query[0][task, query].numpy(), projection)
+        # Every direction by itself: a Gaussian over supports and query, by densities.
+        cov = within * np.eye(len(given) + 1) + between
+        expected = multivariate_normal(cov=cov).logpdf(np.vstack([given, x]).T).sum()
+        if len(given):
+            expected -= multivariate_normal(cov=cov[1:, 1:]).logpdf(given.T).sum()
+        expected -= norm(0, np.sqrt(within + between)).logpdf(x).sum()
+        assert float(found[task, query, label]) == pytest.approx(expected, abs=1e-8)
+
+
+def test_remainders_learn_the_share_between_classes() -> None:
+    """Outside six directions that all classes know, a sphere with a third between classes."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(16), 40)
+    rows = rng.normal(size=(16, 150))[codes] + np.sqrt(2) * rng.normal(size=(len(codes), 150))
+    rows[:, :6] += 30 * rng.normal(size=(len(codes), 6))
+    data = MultiViewData({"a": rows}, labels=codes)
+    remainder = learn_remainder(play_new(data, [0], 5, 6, 0), [0])
+    assert remainder is not None
+    assert float(remainder.share[0]) == pytest.approx(1 / 3, abs=0.05)
+    assert float(remainder.freedom[0]) == pytest.approx(144, rel=0.2)
+    # The mean of the eleven other classes, which rows are seen from, is off by as much.
+    assert float(remainder.offset[0]) == pytest.approx(1 / 33, abs=0.02)
+
+
+def test_rows_inside_the_components_have_no_remainder() -> None:
+    base = text(4, 30)
+    projection = fit_projection(base, 16)
+    axes, centre = projection.axes[0], projection.centre[0]
+    inside = centre + torch.randn(5, 16, dtype=torch.float64) @ axes.mT
+    rows = torch.stack([*inside, centre + torch.ones_like(centre)])
+    whole, part, there = left_over(rows, torch.ones(6, dtype=torch.bool), 0, projection)
+    assert there.tolist() == [False] * 5 + [True]
+    assert (whole[:5] == 0).all()
+    assert (part[:5] == 0).all()
+    assert float(whole[5].square().sum() - part[5].square().sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.4])
+def test_new_words_help_a_query_by_itself(eta: float) -> None:
+    base, novel = text(4, 30), text(3, 40, first=10)
+    task = TaskSpec(way=3, shot=1, queries=20, eta=eta)
+    method = Marginal(components=16, transductive=False)
+    found = accuracy(method, base, novel, task)
+    method.set_params(structure="imputed" if eta == 0 else "no cross-view")
+    assert found > accuracy(method, base, novel, task) + 0.1
 
 
 # ---------------------------------------------------------------------------- shares of classes

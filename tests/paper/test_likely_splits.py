@@ -228,6 +228,6 @@ def test_other_methods_run_on_likely_splits_only(data_dir: Path) -> None:
     assert not {"Proto", "Match"} & {*plain.methods, *trained.methods}
     assert {*plain.methods, *trained.methods} == {*METHODS} - {"Proto", "Match"}
     (only,) = following_parts("splits", Wish(data_dir=str(data_dir), only=("ugda",)), [found])
-    assert only.methods == {"UGDA": "ugda"}
+    assert only.methods == {"UGDA": "ugda:rectifier=adam"}
     assert following_parts("cub", Wish(), [found]) == []
     assert numbers_of([found], "PTMAP", 0.0) == {}

@@ -87,6 +87,7 @@ from fewview.paper._studies import (
     hyper_methods,
     is_stand_in,
     parts_of,
+    solved_by,
     typed,
 )
 from fewview.paper._task_figures import (
@@ -273,6 +274,25 @@ def test_method_settings_follow_the_authors_scripts() -> None:
     assert typed("ICMSC", "orl", "paper") == "icmsc:preset=paper"
     assert typed("CPM", "scene15") == "cpm:preset=paper"
     assert typed("CPM", "orl", "fast") == "cpm"
+
+
+@pytest.mark.parametrize(
+    ("text", "wish", "expected"),
+    [
+        ("ugda:n_anchors=50", Wish(), "ugda:n_anchors=50:rectifier=adam"),
+        ("ugda", Wish(quick=True), "ugda"),
+        ("ugda", Wish(solver="exact"), "ugda"),
+        ("ugda:rectify=none", Wish(), "ugda:rectify=none"),
+        ("rfs+ugda", Wish(), "rfs+ugda"),
+        ("ugda:solver=adam", Wish(), "ugda:solver=adam"),
+        ("proto", Wish(solver="adam"), "proto"),
+        ("ugda", Wish(solver="reference"), "ugda:solver=reference:latent_dim=512"),
+    ],
+)
+def test_tables_rectify_by_the_papers_steps(text: str, wish: Wish, expected: str) -> None:
+    assert solved_by(wish, text, "scene15").startswith(expected)
+    if wish.solver == "paper":
+        assert solved_by(wish, text, "scene15") == expected
 
 
 def test_rows_of_networks_have_the_published_sizes_unless_it_must_be_quick() -> None:

@@ -142,3 +142,20 @@ def test_a_column_that_was_always_empty_says_nothing(rule: str) -> None:
     )
     assert np.array_equal(low, high)
     assert np.isfinite(low).all()
+
+
+def test_kept_empty_cells_count_in_the_length_of_a_row_with_their_mean_squares() -> None:
+    rng = np.random.default_rng(0)
+    block = rng.gamma(2.0, size=(4000, 8))
+    row = block[:1].copy()
+    row[0, [1, 4, 5]] = NAN
+    for rule in ("standard+unit", "root+unit", "root+standard+unit"):
+        scaling = fit_scaling(MultiViewData({"a": block}), rule)
+        before = block if rule == "standard+unit" else np.sqrt(block)
+        if "standard" in rule:
+            before = (before - before.mean(axis=0)) / before.std(axis=0)
+        kept = scaling.transform(MultiViewData({"a": row}), np.float64, keep_empty=True).view("a")
+        there = ~np.isnan(row[0])
+        squares = np.square(before[0, there]).sum() + np.square(before).mean(axis=0)[~there].sum()
+        np.testing.assert_allclose(kept[0, there], before[0, there] / np.sqrt(squares))
+        assert np.isnan(kept[0, ~there]).all()

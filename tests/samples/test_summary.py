@@ -6,6 +6,7 @@ import math
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,13 +117,42 @@ def test_html() -> None:
     checker = Checker()
     checker.feed(html)
     assert checker.open == []
-    assert checker.seen.count("table") == checker.seen.count("caption") == 2
+    # Views, missing views by class, patterns, and the columns of each view.
+    assert checker.seen.count("table") == checker.seen.count("caption") == 6
     assert set(checker.scopes) == {"col", "row"}
     assert "text" not in checker.seen  # the view <text> is escaped
     assert "&lt;text&gt; &amp; $more$" in html
     assert "http" not in html
     assert "<script" not in MultiViewData([[1.0]], name="<script>").summary().to_html()
     assert "other combinations in" in many().summary().to_html()
+
+
+def test_classes_and_columns_are_counted() -> None:
+    known = small().summary().profile
+    assert known is not None
+    # Both cats have image and text, the dog has no image, nobody has the third view.
+    assert known.classes == (("cat", 2, (0.0, 0.0, 1.0)), ("dog", 1, (1.0, 0.0, 1.0)))
+    first = known.columns[0][0]
+    assert (first.name, first.minimum, first.maximum) == ("0", -3.0, 1.0)
+    assert first.mean == pytest.approx(-2 / 3)  # of 1, -3 and 0
+    assert sum(first.counts) == 3
+    assert known.columns[2][0].counts == ()
+    wide = MultiViewData({"a": np.arange(90.0).reshape(3, 30)}).summary().profile
+    assert wide is not None
+    assert (len(wide.columns[0]), wide.n_columns) == (20, (30,))
+    many_rows = MultiViewData({"a": np.arange(25_000.0)[:, None]}).summary().profile
+    assert many_rows is not None
+    assert 5_000 < many_rows.n_rows <= 10_000
+    assert max(many_rows.values[0]) - min(many_rows.values[0]) <= 1  # even, as the numbers are
+
+
+def test_columns_of_words_are_told_as_they_were() -> None:
+    frame = pd.DataFrame({"leaf": ["wet", "wet", "dry", None], "size": [1.0, 2.0, 3.0, 4.0]})
+    known = MultiViewData.from_frames({"plant": frame}).summary().profile
+    assert known is not None
+    leaf, size = known.columns[0]
+    assert (leaf.kind, leaf.empty, leaf.common) == ("category", 0.25, "wet 67%, dry 33%")
+    assert (size.mean, size.counts[0]) == (2.5, 1)
 
 
 def test_picture() -> None:

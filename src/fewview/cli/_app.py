@@ -10,13 +10,14 @@ from fewview.cli._advise import advise
 from fewview.cli._bench import bench
 from fewview.cli._data_sets import data_app
 from fewview.cli._doctor import doctor
-from fewview.cli._fit import fit
+from fewview.cli._fit import fit, impute
 from fewview.cli._methods import methods
 from fewview.cli._predict import predict
 from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
 from fewview.cli._text import examples
+from fewview.cli.serving._serve import serve
 from fewview.cli.suite._commands import suite_app
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app = typer.Typer(
         "fewview data list", "which data sets there are",
         "fewview methods", "which methods there are",
         "fewview advise my_data/", "which method suits your own data",
+        "fewview serve", "a local page: drop tables, fit, predict, switch views off",
         "fewview bench digits --methods proto,ptmap --eta 0,0.3,0.5", "a benchmark",
         "fewview results", "everything computed so far",
         "fewview report -o report.html", "the same as one page",
@@ -61,5 +63,8 @@ def _options(
 
 app.add_typer(data_app, name="data")
 app.add_typer(suite_app, name="suite")
-for command in (methods, advise, fit, predict, bench, results, reproduce, report, run, doctor):
+for command in (
+    methods, advise, fit, predict, impute, serve, bench, results, reproduce, report, run,
+    doctor,
+):  # fmt: skip
     app.command(epilog=getattr(command, "epilog", None))(command)

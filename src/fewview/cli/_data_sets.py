@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewview.cli._declared import DataDir, Force, takes
+from fewview.cli._declared import DataDir, Force, Html, takes
 from fewview.cli._fit import read_samples
 from fewview.cli._text import examples, leads_to, print_table
 from fewview.ground._flags import READING
@@ -21,6 +21,7 @@ data_app = typer.Typer(
         "fewview data list", "all known sets, and which are here",
         "fewview data info handwritten", "views, classes, the paper's setting, source",
         "fewview data show my_data.npz", "what a file holds",
+        "fewview data show my_data.npz --html data.html", "the same with distributions, as a page",
         "fewview data convert tables/ my_data.npz", "one table per view into one file",
         "fewview data convert cells.h5ad cells.npz --labels cell_type", "from AnnData",
         "fewview data convert my_data.npz my_data.mat", "for MATLAB",
@@ -124,18 +125,28 @@ def info(
 @data_app.command()
 @leads_to("fewview advise {file}, or fewview predict --data {file} --new A,B -o predictions.csv")
 @takes(READING)
-def show(file: Annotated[str, typer.Argument(help=FILE)], **reading: Any) -> None:
+def show(
+    file: Annotated[str, typer.Argument(help=FILE)], html: Html = None, **reading: Any
+) -> None:
     """Show what a file or folder holds: samples, views, classes, which views are missing."""
-    _show(file, **reading)
+    _show(file, html, **reading)
 
 
-def _show(file: str, **reading: Any) -> None:
+def _show(file: str, html: str | None = None, **reading: Any) -> None:
     from fewview.datasets._catalogue import names
     from fewview.datasets._loading import load
+    from fewview.ground._whole_files import check_output
 
-    data = load(file) if file in names() else read_samples(file, **reading)
+    known = file in names()
+    if html is not None:
+        check_output(html, [] if known else [file])
+    data = load(file) if known else read_samples(file, **reading)
     print(data)
     print(data.summary())
+    if html is not None:
+        from fewview.report.pages._looking import write_samples
+
+        print(f"written: {write_samples(html, data, f'What {file} holds')}")
 
 
 @data_app.command()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fewview.cli._text import Command
-from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, JOBS, Option
+from fewview.ground._flags import DATA_DIR, DEVICE, FORCE, HTML, JOBS, Option
 
 
 def typed(option: Option, name: str = "") -> Any:
@@ -43,6 +43,7 @@ def takes(options: Mapping[str, Option]) -> Callable[[Command], Command]:
 DataDir = Annotated[str | None, typed(DATA_DIR)]
 Device = Annotated[str, typed(DEVICE)]
 Force = Annotated[bool, typed(FORCE, "force")]
+Html = Annotated[str | None, typed(HTML)]
 Jobs = Annotated[int, typed(JOBS)]
 StoreFile = Annotated[
     str | None, typer.Argument(help="File of results; by default where 'bench' keeps them.")

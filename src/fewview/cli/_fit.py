@@ -1,4 +1,4 @@
-"""`fewview fit`: learn from base classes and write a model."""
+"""`fewview fit` and `fewview impute`: learn from samples; a model, or what they lack."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import Device, Force, takes
-from fewview.cli._text import leads_to, shows
+from fewview.cli._text import leads_to, shows, suggest
 from fewview.ground._flags import PARTS, READING
 
 if TYPE_CHECKING:
@@ -64,6 +64,12 @@ def fit(
         bool,
         typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),
     ] = False,
+    sets: Annotated[
+        bool,
+        typer.Option(
+            "--sets", help="Also learn what 'predict --sets' needs, for tasks as given above."
+        ),
+    ] = False,
     device: Device = "cpu",
     force: Force = False,
     **reading: Any,
@@ -116,6 +122,8 @@ def fit(
     learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
     if data.labels is None:
         learnt = "learnt how samples vary; there are no labels, so no base classes"
+    if sets:
+        clf.calibrate_sets()
     clf.save(output, base_rows=base_rows)
     say(
         f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"
@@ -127,9 +135,70 @@ def fit(
     print(f"written: {output} ({Path(output).stat().st_size / 1e3:.0f} kB, {method})")
 
 
+@takes(READING)
+@shows(
+    "fewview impute tables/ -o filled/", "a folder of tables, from what its own samples tell",
+    "fewview impute query.npz --model base.model -o filled.npz", "by a model of 'fewview fit'",
+)  # fmt: skip
+def impute(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Samples that lack views or have empty cells.")
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="A new folder of tables, or a file (.npz, ...)."
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="What 'fewview fit' learnt with marginal. Default: from DATA."
+        ),
+    ] = None,
+    force: Force = False,
+    **reading: Any,
+) -> None:
+    """Fill in missing views and empty cells with means, and say how sure they are.
+
+    Filled cells are conditional means given all that a sample has, in the Gaussian model of
+    marginal. A second folder or file, with '-deviations' in its name, has the standard deviation of
+    every cell: zero where it was measured. Ids and labels are kept; of a column of words there is
+    one column per word.
+    """
+    from pathlib import Path
+
+    from fewview.engine._method import load_model
+    from fewview.ground._errors import FewviewError
+    from fewview.ground._whole_files import refuse_inputs
+    from fewview.methods.marginal import Marginal
+
+    target = Path(output)
+    beside = target.with_name(f"{target.stem}-deviations{target.suffix}")
+    for path in (target, beside):
+        refuse_inputs(path, [data, model], force)
+    clf = Marginal() if model is None else load_model(model)
+    if not isinstance(clf, Marginal):
+        raise FewviewError(f"{model}: a model of {type(clf).__name__}; only marginal can impute")
+    like = None if clf.base is None else clf.base.prepared.reference
+    samples = read_samples(data, like, **reading)
+    say(f"{samples}")
+    if model is None:
+        labelled = samples if samples.labels is None else samples[samples.codes >= 0]
+        known = samples.labels is not None and len(labelled.classes) > 1
+        clf = clf.fit_base(labelled) if known else clf.fit_unlabelled(samples)
+    filled, deviations = clf.impute(samples)
+    filled.write(target)
+    deviations.write(beside)
+    whole = int((~samples.mask).sum())
+    print(f"written: {target} ({whole} missing views and {samples.empty_cells} empty cells filled)")
+    print(f"written: {beside} (standard deviations)")
+    suggest(f"fewview data show {target}")
+
+
 def why_not_reject(base: MultiViewData) -> str:
     """Why there is no threshold for rejecting; empty where there is one."""
-    from fewview.engine._rejection import FEWEST_SAMPLES, too_few_classes
+    from fewview.engine.open_world._playing import FEWEST_SAMPLES, too_few_classes
 
     large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
                 for code in range(len(base.classes)))  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._declared import Device, Force, takes
+from fewview.cli._declared import Device, Force, Html, takes
 from fewview.cli._fit import read_samples, say
 from fewview.cli._text import shows, suggest
 from fewview.ground._flags import BLOCK, PARTS, READING
@@ -29,6 +29,8 @@ FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
     "the usual way",
     "fewview predict --model base.model --support support/ --query query/ -o p.csv --reject 0.05",
     "queries that look like none of the classes are called 'unknown'",
+    "fewview predict --model base.model --support support/ --query query/ -o p.csv --classes all",
+    "queries may be of base classes too",
     "fewview predict --method proto --support support.npz --query query.npz -o p.parquet",
     "without a model of base classes",
     "fewview predict --model base.model --support support/ --query parts/ -o p.parquet --jobs 2",
@@ -87,6 +89,20 @@ def predict(
     reject_label: Annotated[
         str, typer.Option(help="What rejected queries are called.")
     ] = "unknown",
+    classes: Annotated[
+        str,
+        typer.Option(
+            metavar="new|all",
+            help="What samples may be: of the new classes, or of all, the base classes too.",
+        ),
+    ] = "new",
+    sets: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the column set: the classes that hold the true one with this probability, "
+            "such as 0.9; with --model, of 'fewview fit --sets'."
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -94,6 +110,7 @@ def predict(
             help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
         ),
     ] = False,
+    html: Html = None,
     alone: Annotated[
         bool,
         typer.Option(
@@ -117,9 +134,10 @@ def predict(
     """Classify samples and write labels with probabilities.
 
     The columns are id, label, p_CLASS for every class, views (which ones the sample has) and
-    rejected; for methods that look at queries together also probability_alone, the probability of
-    the most probable class if the sample were the only query. Labels are as in the supports; labels
-    of the queries are optional and only used to print the accuracy.
+    rejected; with --reject fit, the share of samples of a class that fit worse; for methods that
+    look at queries together also probability_alone, the probability of the most probable class if
+    the sample were the only query. Labels are as in the supports; labels of the queries are
+    optional and only used to print the accuracy.
 
     With --data, one folder or file is divided into known classes, supports and queries; the method
     is chosen on the known classes, and how many predictions will be right is told.
@@ -134,29 +152,34 @@ def predict(
     form = FORMATS.get(target.suffix.lower())
     if form is None:
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
-    parted = _check_parted(query, reading, explain)
-    (refuse_inputs if parted else check_output)(output, [data, model, support, query], force)
+    parted = _check_parted(query, reading, explain or html is not None)
+    for place in (output, html):
+        if place is not None:
+            (refuse_inputs if parted else check_output)(place, [data, model, support, query], force)
     if parted:
-        asked = {"reject": reject, "reject_label": reject_label, "alone": alone,
+        asked = {"reject": reject, "reject_label": reject_label, "alone": alone, "sets": sets,
                  "safe": spreadsheet_safe, "device": device}  # fmt: skip
-        _predict_parts(model, method, support, str(query), target, reading, asked)
+        _predict_parts(model, method, support, str(query), target, classes, reading, asked)
         return
     reading = {name: reading[name] for name in READING}
     advice = divided = None
     if data is not None:
         if model or support or query:
             _refuse("--data holds everything; leave out --model, --support and --query")
-        clf, divided, advice = _from_one_table(data, new, method, seconds, device, reading)
+        clf, divided, advice = _from_one_table(data, new, method, seconds, classes, device, reading)
         samples = divided.query
     else:
-        clf, samples = _from_parts(model, method, support, query, reject, device, reading)
+        clf, samples = _from_parts(model, method, support, query, reject, classes, device, reading)
     samples = samples.like(clf.prepared_.reference, query or "queries")
     _tell_unused(clf, samples)
-    columns = clf.prediction_columns(samples, reject, reject_label, alone=alone)
+    columns = clf.prediction_columns(samples, reject, reject_label, alone=alone, sets=sets)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
     save_columns(as_written(columns, form, spreadsheet_safe), target)
     count = len(columns["id"])
     print(f"written: {output} ({count} predictions, {len(clf.classes_)} classes)")
+    if html is not None:
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        _write_page(html, clf, samples, rows, alone)
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
         lines = reasons.rows()
@@ -174,11 +197,26 @@ def predict(
         suggest("the same with --explain, for the reasons behind every prediction")
 
 
+def _write_page(
+    html: str, clf: Method, samples: MultiViewData, rows: list[dict[str, Any]], alone: bool
+) -> None:
+    import shlex
+    import sys
+
+    from fewview.report.pages._prediction import reasons_for_page, write_predictions
+
+    found = reasons_for_page(clf, samples, alone)
+    command = shlex.join(["fewview", *sys.argv[1:]])
+    write_predictions(html, clf, samples, rows, found, command=command)
+    print(f"written: {html} ({Path(html).stat().st_size / 1e3:.0f} kB)")
+
+
 def _from_one_table(
     data: str,
     new: str | None,
     method: str | None,
     seconds: float,
+    classes: str,
     device: str,
     reading: dict[str, Any],
 ) -> tuple[Method, Divided, Advice | None]:
@@ -187,9 +225,7 @@ def _from_one_table(
     from tempfile import TemporaryDirectory
 
     from fewview.cli._bar import make_progress
-    from fewview.engine._fitted import usual_task
-    from fewview.engine._registry import create
-    from fewview.evaluate._divided import choose_method, divide
+    from fewview.evaluate._divided import choose_method, divide, fit_divided, usual_method
 
     samples = read_samples(data, **reading)
     say(f"{samples}")
@@ -211,15 +247,10 @@ def _from_one_table(
             advice, remark = choose_method(parts, seconds, store, make_progress())
         if remark:
             say(remark)
-        usual = "marginal" if parts.base is not None else "proto"
-        method = usual if advice is None else advice.method
+        method = usual_method(parts) if advice is None else advice.method
         say(f"method: {method}" if advice is None else advice.sentence)
-    clf = create(method, device=device)
-    if parts.base is not None:
-        task = usual_task(parts.base, way=parts.way, shot=parts.shot, queries=parts.queries)
-        clf.fit_base(parts.base, task=task)
-    clf.fit(parts.support)
-    _tell_empty(parts.query, "the supports" if parts.base is None else "the known classes")
+    clf = fit_divided(parts, method, device, classes=classes)
+    _tell_empty(clf, parts.query, "the supports" if parts.base is None else "the known classes")
     return clf, parts, advice
 
 
@@ -229,6 +260,7 @@ def _from_parts(
     support: str | None,
     query: str | None,
     reject: float | None,
+    classes: str,
     device: str,
     reading: dict[str, Any],
 ) -> tuple[Method, MultiViewData]:
@@ -244,10 +276,10 @@ def _from_parts(
         if clf.base is None:
             samples = _read_queries(query, reading)
             supports, samples = _read_alike(supports, samples)
-        clf.fit(supports)
+        clf.fit(supports, classes=classes)
     if samples is None:
         samples = _read_queries(query, reading, clf.prepared_.reference)
-    _tell_empty(samples, "the supports" if clf.base is None else "the base set")
+    _tell_empty(clf, samples, "the supports" if clf.base is None else "the base set")
     return clf, samples
 
 
@@ -263,7 +295,9 @@ def _check_parted(query: str | None, reading: dict[str, Any], explain: bool) -> 
             "for every part"
         )
     if parted and explain:
-        _refuse("--explain is for queries that fit into memory; explain some of them by themselves")
+        _refuse(
+            "--explain and --html are for queries that fit into memory; give some by themselves"
+        )
     return parted
 
 
@@ -273,6 +307,7 @@ def _predict_parts(
     support: str | None,
     query: str,
     target: Path,
+    classes: str,
     reading: dict[str, Any],
     asked: dict[str, Any],
 ) -> None:
@@ -285,7 +320,7 @@ def _predict_parts(
     clf = _classifier(model, method, asked["device"], asked["reject"])
     supports = _read_supports(clf, support, how)
     if supports is not None:
-        clf.fit(supports)
+        clf.fit(supports, classes=classes)
     say(f"counting samples of {query}")
     # Labels of queries are not looked at, and may not be there.
     table = TableParts.open(query, **{**how, "labels": None})
@@ -352,12 +387,13 @@ def _read_queries(
         return samples
 
 
-def _tell_empty(samples: MultiViewData, source: str) -> None:
+def _tell_empty(clf: Method, samples: MultiViewData, source: str) -> None:
     """Say how many cells were empty, and what is put there."""
     count = samples.empty_cells
     if count:
         cells = "1 empty cell" if count == 1 else f"{count} empty cells"
-        say(f"queries: {cells}, filled with means of {source}")
+        done = f"filled with means of {source}"
+        say(f"queries: {cells}, {'integrated out' if clf.tags.reads_empty_cells else done}")
 
 
 def _tell_unused(clf: Method, samples: MultiViewData) -> None:

@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from numbers import Integral
 from threading import Lock
 from time import perf_counter
@@ -268,7 +269,7 @@ class Contract(Parameters, ABC):
             means += _view_means(scaled, self.torch_dtype, self.torch_device)
         warnings.warn(
             f"view {shorten(map(repr, new))} is not in the base set; it is used, scaled by the "
-            f"{_count(len(rows))} that have it",
+            f"{_count(len(rows))} that have it{_meant(new, known)}",
             FewviewWarning,
             stacklevel=4,
         )
@@ -381,6 +382,12 @@ class Contract(Parameters, ABC):
     def torch_dtype(self) -> torch.dtype:
         """`dtype` as torch knows it."""
         return DTYPES[self.dtype]
+
+
+def _meant(new: list[str], known: tuple[str, ...]) -> str:
+    """Ask about views that look misspelt."""
+    near = [match for view in new for match in get_close_matches(view, known, n=1)]
+    return f"; or did you mean {shorten(map(repr, near))}?" if near else ""
 
 
 def _count(samples: int) -> str:

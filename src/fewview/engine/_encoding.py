@@ -20,9 +20,9 @@ from fewview.engine._contract import Contract
 from fewview.engine._fitted import FittedBase
 from fewview.engine._parameters import NOT_IN_KEY, joined
 from fewview.engine._registry import entries_of, get_entry
-from fewview.engine._rejection import Thresholds
 from fewview.engine._saving import Arrays, Document
 from fewview.engine._state import Prepared, State
+from fewview.engine.open_world._rejection import Thresholds
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.samples._columns import KINDS, Column
@@ -120,6 +120,8 @@ class Writer:
             "task": self.task(base.task),
             "prepared": self.prepared(base.prepared, "base"),
             "thresholds": None,
+            "known": self.value(base.known, "known"),
+            "sets": self.value(base.sets, "sets"),
             "n_samples": base.n_samples,
             "rows": None,
             "sample": None,
@@ -251,6 +253,8 @@ class Reader:
             thresholds=None
             if limits is None
             else Thresholds(tuple(limits["shots"]), self.array(limits["quantiles"], "f")),
+            known=self.value(value.get("known")),  # not in files of earlier versions
+            sets=self.value(value.get("sets")),
             n_samples=value["n_samples"],
             sample=sample,
         )

@@ -52,6 +52,10 @@ class Explanation:
         together: what looking at the other queries adds to `scores`, [n_query, way]; `without`
             and `decided_without` then are what supports alone say. Empty where the
             contributions of the views are the whole score.
+        alone: log-scores of every query as if it were the only one, [n_query, way]; empty where
+            queries are not looked at together, or where that was not asked for.
+        nearest: per query, the nearest supports over shared views: identifier (None where
+            supports have none), label, distance.
     """
 
     scores: FloatArray
@@ -66,6 +70,8 @@ class Explanation:
     ids: tuple[Any, ...] = ()
     neighbours: tuple[tuple[Any, ...], ...] = ()
     together: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    alone: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    nearest: tuple[tuple[tuple[Any, Any, float], ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -85,6 +91,20 @@ class Explanation:
             neighbours=tuple(self.neighbours[row] for row in rows) if self.neighbours else (),
             together=self.together[rows][:, columns] if self.together.size else self.together,
         )
+
+    def even(self, rows: NDArray[np.bool_]) -> Explanation:
+        """The same with nothing said about some queries: all classes equal, the first decided."""
+        told = ~rows[:, None]
+        return replace(
+            self,
+            scores=self.scores * told,
+            contributions=self.contributions * told[..., None],
+            without=self.without * told[..., None],
+            decided=np.where(rows, 0, self.decided),
+            decided_without=np.where(rows[:, None], np.minimum(self.decided_without, 0),
+                                     self.decided_without),
+            together=self.together * told if self.together.size else self.together,
+        )  # fmt: skip
 
     @property
     def runner_up(self) -> NDArray[np.int64]:
@@ -127,8 +147,9 @@ class Explanation:
             >>> row["views"], row["label"], row["runner_up"], row["from_b"]
             ('a', 'dog', 'cat', 0.0)
         """
-        probability = np.exp(self.scores - self.scores.max(axis=1, keepdims=True))
-        probability /= probability.sum(axis=1, keepdims=True)
+        from fewview.engine.reasons._cards import probabilities
+
+        probability = probabilities(self.scores)
         parts, margins, seconds = self.support_of_views, self.margin, self.runner_up
         others = self.support_of_other_queries
         out = []
@@ -159,6 +180,11 @@ class Explanation:
         from pandas import DataFrame
 
         return DataFrame(self.rows())
+
+    def _repr_html_(self) -> str:
+        from fewview.engine.reasons._cards import notebook
+
+        return notebook(self)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw what each view adds to the margin, one bar per query; returns the axes.

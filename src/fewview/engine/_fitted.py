@@ -12,8 +12,10 @@ from numbers import Integral
 from typing import Any, Protocol
 
 from fewview.engine._contract import Contract
-from fewview.engine._rejection import Thresholds, usual_thresholds
 from fewview.engine._state import Prepared
+from fewview.engine.open_world._known import Known, usual_known
+from fewview.engine.open_world._rejection import Thresholds, usual_thresholds
+from fewview.engine.open_world._sets import SetLimits
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
@@ -72,6 +74,8 @@ class FittedBase:
         prepared: scaling, means and state.
         rows: the base set itself; None where only what was learnt is known.
         thresholds: of rejection, by wanted false-reject rate; None where there are none.
+        known: base classes as classes of queries; None where that cannot be learnt.
+        sets: limits of sets of classes; None unless they were asked for.
         n_samples: size of the base set.
         sample: some of its samples, where it came in parts and the rows were not kept.
         stream: the sums of a base set that came in parts; not written to files.
@@ -92,6 +96,8 @@ class FittedBase:
     prepared: Prepared
     rows: MultiViewData | None = None
     thresholds: Thresholds | None = None
+    known: Known | None = None
+    sets: SetLimits | None = None
     n_samples: int = 0
     sample: MultiViewData | None = None
     stream: Stream | None = None
@@ -104,9 +110,11 @@ class FittedBase:
         rows: MultiViewData,
         task: TaskSpec,
         prepared: Prepared,
-        thresholds: Thresholds | None = None,
+        playing: bool = False,
     ) -> FittedBase:
-        """What a method has learnt from rows."""
+        """What a method has learnt from rows; if they are `playing`, for an open world too."""
+        thresholds = usual_thresholds(method, rows, task, prepared.state) if playing else None
+        known = usual_known(method, rows, task, prepared) if playing else None
         return cls(
             method=type(method).__name__,
             parameters=method.described(),
@@ -116,6 +124,7 @@ class FittedBase:
             prepared=prepared,
             rows=rows,
             thresholds=thresholds,
+            known=known,
             n_samples=len(rows),
         )
 
@@ -176,10 +185,9 @@ class FittedBase:
             )
         learn = method.prepare_rows if self.rows.labels is None else method.prepare_base
         prepared = learn(self.rows, self.task)
-        limits = None  # for rejecting: learnt again where they had been learnt
-        if self.thresholds is not None:
-            limits = usual_thresholds(method, self.rows, self.task, prepared.state)
-        return FittedBase.of(method, self.rows, self.task, prepared, limits)
+        # For an open world: learnt again where it had been learnt.
+        playing = self.thresholds is not None
+        return FittedBase.of(method, self.rows, self.task, prepared, playing)
 
 
 def refuse_overlap(base: Iterable[Any], novel: Iterable[Any]) -> None:

@@ -1,15 +1,14 @@
 """`Method`: a method as scikit-learn users expect it, one task at a time.
 
-`fit_base` takes known classes, `fit` a few labelled samples of new ones, `predict` the rest. What a
-method does with them is its `Contract`; here are inputs, remembered supports, rejection, reasons
-and files, and nothing in the contract knows of them.
+`fit_base` takes known classes, `fit` a few labelled samples of new ones (both in `_fitting.py`),
+`predict` the rest. What a method does with them is its `Contract`; here are answers, rejection,
+reasons and files, and nothing in the contract knows of them.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from dataclasses import replace
 from numbers import Integral
 from os import PathLike
@@ -21,35 +20,30 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from fewview._version import __version__
 from fewview.engine._contract import Contract, labelled_data
 from fewview.engine._encoding import Reader, Writer, read_method, write_method
-from fewview.engine._explaining import Explanation
-from fewview.engine._fitted import FittedBase, refuse_overlap, usual_task
-from fewview.engine._rejection import (
+from fewview.engine._explaining import Explanation, add_other_queries, explain_by_leaving_out
+from fewview.engine._fitted import FittedBase, usual_task
+from fewview.engine._fitting import Fitting, content_order
+from fewview.engine._saving import read_file, write_file
+from fewview.engine.open_world._playing import too_few_classes
+from fewview.engine.open_world._rejection import (
     Thresholds,
     check_reject,
     rejection_label,
     set_thresholds,
-    too_few_classes,
-    usual_thresholds,
     with_label,
 )
-from fewview.engine._reservoir import row_keys
-from fewview.engine._saving import read_file, write_file
-from fewview.engine._state import Prepared
-from fewview.engine._streaming import BaseStream
-from fewview.episodes._task import TaskSpec
+from fewview.engine.open_world._sets import check_coverage
 from fewview.ground._draws import combine, stream_key
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import nearest_support
+from fewview.numerics._distances import nearest_support, nearest_supports
 from fewview.samples._data import MultiViewData
-from fewview.samples._inputs import as_data, is_plain
-from fewview.samples._masks import MissingRule
+from fewview.samples._inputs import as_data
 
 # Share of queries that would have to change class for balance, above which users are warned: by
 # nearest supports, and by mean probabilities of queries taken one by one.
@@ -61,20 +55,14 @@ UNBALANCED_ALONE = 0.27
 CHANGED = 0.22
 # Fewer queries per class tell little about all that.
 FEWEST_PER_CLASS = 5
+# Supports that reasons name for every query.
+NEAREST = 3
 Self = TypeVar("Self", bound="Method")
 IntArray = NDArray[np.intp]
+FloatArray = NDArray[np.float64]
 
 
-class _Learnt:
-    """What `fit` leaves behind; not under `Parameters`, so that these are no parameters."""
-
-    classes_: NDArray[Any]
-    prepared_: Prepared
-    support_: MultiViewData
-    seed_: int  # what `random_state` stood for
-
-
-class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
+class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
     """Base class of all methods; a method implements `scores`.
 
     A parameter is an annotated attribute with its default. `scores(batch, state)` gets a batch of
@@ -102,264 +90,22 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         [[0.5, 0.5]]
     """
 
-    # ------------------------------------------------------------------ base classes
-
-    def fit_base(self: Self, base: Any, y: Any = None, task: TaskSpec | None = None) -> Self:
-        """Take a base set and learn from it now; `fit` then only needs the supports.
-
-        Args:
-            base: base samples with labels, or without and `y` given. Samples without any labels
-                still tell how views are scaled and vary; see `prepare_alone`.
-            y: labels of the base samples.
-            task: what automatic settings are chosen for; a common case when None, see
-                `usual_task`.
-        """
-        self.validate()
-        if isinstance(base, FittedBase):
-            base.fitted_for(self)  # refuses what does not go together
-            self.base = base
-            return self
-        data = as_data(base, y)
-        if data.labels is None:
-            self._refuse_no_labels()
-            self.base = data
-            return self
-        task = task or usual_task(data)
-        with self._seeded(fresh=True):
-            prepared = self.prepare_base(data, task)
-            thresholds = usual_thresholds(self, data, task, prepared.state)
-            self.base = FittedBase.of(self, data, task, prepared, thresholds)
-        return self
-
-    @contextmanager
-    def _seeded(self, fresh: bool = False) -> Iterator[None]:
-        """Inside, `random_state` is a number: one that was drawn, where it is not.
-
-        Unless it is to be a fresh one, it is the one that was drawn before.
-        """
-        given = self.random_state
-        if isinstance(given, Integral):
-            yield
-            return
-        drawn = getattr(self, "seed_", None)
-        if isinstance(self.base, FittedBase) and self.base.method == type(self).__name__:
-            drawn = int(self.base.parameters["random_state"])
-        if fresh or drawn is None:
-            drawn = int(check_random_state(given).randint(2**31 - 1))
-        self.random_state = self.seed_ = drawn
-        try:
-            yield
-        finally:
-            self.random_state = given
-
-    def fit_unlabelled(self: Self, rows: Any, task: TaskSpec | None = None) -> Self:
-        """Learn from rows without labels now, so that what was learnt can be saved before `fit`.
-
-        Unlike `fit_base` with such rows, supports are not counted among them later on.
-
-        Args:
-            rows: samples; labels are not looked at.
-            task: what is learnt for; a common case when None.
-
-        Examples:
-            >>> from fewview import Marginal
-            >>> from fewview.engine._checks import synthetic_data
-            >>> Marginal().fit_unlabelled(synthetic_data()[0]).base
-            FittedBase(Marginal, 120 samples, 0 classes, views: ..., rows kept)
-        """
-        self.validate()
-        self._refuse_no_labels()
-        data = as_data(rows).with_labels(None)
-        task = task or usual_task(data)
-        with self._seeded(fresh=True):
-            self.base = FittedBase.of(self, data, task, self.prepare_rows(data, task))
-        return self
-
-    def partial_fit_base(
-        self: Self, base: Any, y: Any = None, task: TaskSpec | None = None
-    ) -> Self:
-        """Learn from one more part of the base set; of its rows a bounded sample is kept.
-
-        The first part fixes the scaling of the views (and Marginal's principal axes), so it should
-        be a fair sample. Automatic settings are chosen on the kept samples when `fit` is called
-        next. See `BaseStream` for several machines.
-
-        Args:
-            base: labelled base samples.
-            y: their labels, unless `base` has them.
-            task: what is learnt for; a common case when None.
-        """
-        with self._seeded():
-            self._learn_part(as_data(base, y), task)
-        return self
-
-    def _learn_part(self, part: MultiViewData, task: TaskSpec | None) -> None:
-        if isinstance(self.base, FittedBase) and isinstance(self.base.stream, BaseStream):
-            stream = self.base.stream
-        elif self.base is None:
-            stream = BaseStream.start(self, part)
-        else:
-            raise FewviewError(
-                "there is a base set already, and it did not come in parts, so nothing can be "
-                "added to it; set base=None first to begin a new one"
-            )
-        self.base = stream.update(part).finish(self, task, choose=False)
-
-    def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
-        """Take what a stream of this method has gathered as the base set; `task` as above."""
-        with self._seeded():
-            self.base = stream.finish(self, task)
-        return self
-
-    def _refuse_no_labels(self) -> None:
-        if self.tags.needs_base:
-            raise FewviewError(
-                f"{type(self).__name__} learns from base classes first: give labelled samples as "
-                "base=..., or call fit_base(base) before fit"
-            )
-
-    def _base_classes(self) -> list[Any] | None:
-        """Labels of the base set; None where there is none, or one without labels."""
-        if self.base is None:
-            return None
-        if isinstance(self.base, FittedBase):
-            return list(self.base.classes) or None
-        base = as_data(self.base)
-        return None if base.labels is None else base.classes.tolist()
-
-    # ------------------------------------------------------------------ new classes
-
-    def fit(self: Self, X: Any, y: Any = None) -> Self:
-        """Learn new classes from a few labelled samples.
-
-        Args:
-            X: supports: MultiViewData, one 2-D array or sparse matrix, a dict of arrays, frames or
-                sparse matrices, or a MuData-like object.
-            y: their labels, unless X has them.
-        """
-        self.validate()
-        support = self._supports(X, y)
-        if len(support.classes) < 2:
-            raise FewviewError(
-                "supports are of one class only; at least two are needed (use partial_fit to give "
-                "them one after the other)"
-            )
-        support = in_order(support)
-        with self._seeded(fresh=not isinstance(self.base, FittedBase)):
-            prepared = self._prepared_for(support)
-        prepared = self.with_new_views(prepared, support)
-        return self._take(in_order(support.like(prepared.reference, "support")), prepared)
-
-    def partial_fit(self: Self, X: Any, y: Any = None, classes: Any = None) -> Self:
-        """Add shots or classes to what `fit` got, without learning from base classes again.
-
-        Args:
-            X: more supports, as for `fit`.
-            y: their labels, unless X has them.
-            classes: all labels that may come, where they are known; anything else is an error.
-        """
-        known = None  # what was learnt, where more supports do not change it
-        if not hasattr(self, "support_"):
-            self.validate()
-            support = self._supports(X, y)
-        else:
-            self._check_features(X)
-            more = self._supports(X, y).like(self.prepared_.reference, "support")
-            support = MultiViewData.concat([self.support_.without_ids(), more.without_ids()])
-            known = None if self._base_classes() is None else self.prepared_
-        if classes is not None:
-            strange = set(support.classes.tolist()) - set(np.asarray(classes).tolist())
-            if strange:
-                raise FewviewError(f"label {next(iter(strange))!r} is not among the given classes")
-        support = in_order(support)
-        with self._seeded():
-            prepared = known or self._prepared_for(support)
-        return self._take(in_order(support.like(prepared.reference, "support")), prepared)
-
-    def _supports(self, X: Any, y: Any) -> MultiViewData:
-        support = labelled_data(
-            as_data(X, y, self._reference),
-            None,
-            "support",
-            f"{type(self).__name__} requires y to be passed, but the target y is None: supports "
-            "have no labels; give y, or labels in the MultiViewData",
-        )
-        refuse_overlap(self._base_classes() or (), support.classes.tolist())
-        return support
-
-    @property
-    def _reference(self) -> MultiViewData | None:
-        """Views, columns and categories of the base set; None without one."""
-        if isinstance(self.base, FittedBase):
-            return self.base.prepared.reference
-        return None if self.base is None else as_data(self.base)[:0]
-
-    def _take(self: Self, support: MultiViewData, prepared: Prepared) -> Self:
-        """Remember supports and what goes with them."""
-        self.classes_ = support.classes
-        self.prepared_ = prepared
-        self.support_ = support.like(prepared.reference, "support")
-        return self
-
-    def _prepared_for(self, support: MultiViewData) -> Prepared:
-        if isinstance(self.base, FittedBase):
-            fitted = self.base = self.base.fitted_for(self)
-            return fitted.prepared.to(self.torch_device)
-        task = TaskSpec(
-            way=max(2, len(support.classes)),
-            shot=int(np.bincount(support.codes).min()),
-            eta=support.missing_rate,
-            missing=MissingRule(kind="patterns", patterns=np.asarray(support.mask)),
-        )
-        rows = support
-        if self.base is not None:
-            base = as_data(self.base)
-            if base.labels is not None:
-                return self.prepare_base(base, task)
-            alike = support.like(base[:0], "support")
-            rows = MultiViewData.concat([base.without_ids(), alike.without_ids()])
-        self._refuse_no_labels()
-        return self.prepare_rows(rows, task)
-
-    @property
-    def n_features_in_(self) -> int:
-        """Features of all views together, after `fit`."""
-        return self.support_.shape[1]
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the columns where one table was given; as in scikit-learn, absent elsewhere."""
-        columns = self.support_.columns.get("view0")
-        if columns is None or self.support_.n_views > 1:
-            raise AttributeError("the features have no names, or there are several views")
-        return np.array(columns, dtype=object)
-
-    def _check_features(self, X: Any) -> None:
-        """scikit-learn's message where one array has another number of columns."""
-        if is_plain(X) and self.support_.n_views == 1:
-            from sklearn.utils.validation import _check_n_features
-
-            try:
-                _check_n_features(self, as_data(X).view("view0"), reset=False)
-            except ValueError as error:
-                raise FewviewError(str(error)) from None
-
     # ------------------------------------------------------------------ queries
 
     def _queries(self, X: Any) -> MultiViewData:
         if not hasattr(self, "prepared_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
-        if len(self.classes_) < 2:
+        if len(self.support_.classes) < 2:
             raise FewviewError(
-                f"only class {self.classes_.tolist()[0]!r} is known so far; add another with "
-                "partial_fit first"
+                f"only class {self.support_.classes.tolist()[0]!r} is known so far; add another "
+                "with partial_fit first"
             )
         self._check_features(X)
         reference = self.prepared_.reference
         return as_data(X, like=reference).like(reference, "query")
 
     def query_scores(self, X: Any) -> Tensor:
-        """Scores of queries for the classes in `classes_`: [n_query, way], on the CPU."""
+        """Scores of queries for the new classes, in their order: [n_query, way], on the CPU."""
         query = self._queries(X)
         if len(query) == 1 and self.looks_together:
             warnings.warn(
@@ -387,7 +133,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             support_labels=torch.from_numpy(self.support_.codes)[None].to(self.torch_device),
             query_labels=None,
             seeds=torch.from_numpy(seed.view(np.int64)).to(self.torch_device),
-            way=len(self.classes_),
+            way=len(self.support_.classes),
             view_names=known.view_names,
         )
 
@@ -409,16 +155,26 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """Whether answers to queries depend on the other queries, with these parameters."""
         return self.queries_together == "yes"
 
+    @staticmethod
+    def _unrelated(batch: EpisodeBatch) -> Tensor:
+        """Queries of one task that share no view with any support, bool [n_query]."""
+        return ~(batch.query_mask & batch.support_mask.any(1, keepdim=True)).any(-1)[0]
+
+    @property
+    def _relates_views(self) -> bool:
+        """Whether a base set has told it how views go together."""
+        return self.tags.bridges_views and self.base is not None
+
     def _even_where_unrelated(self, batch: EpisodeBatch, scores: Tensor) -> Tensor:
         """Equal scores [n_query, way] for queries that share no view with any support.
 
         Whatever a method says of them comes from how gaps are filled, unless a base set has told
         it how views go together.
         """
-        lost = ~(batch.query_mask & batch.support_mask.any(1, keepdim=True)).any(-1)[0]
+        lost = self._unrelated(batch)
         if not bool(lost.any()):
             return scores
-        knows = self.tags.bridges_views and self.base is not None
+        knows = self._relates_views
         warnings.warn(
             f"{int(lost.sum())} of {len(lost)} queries share no view with any support; "
             + (
@@ -498,21 +254,66 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """
         batch, places, columns = self._asked(self._queries(X))
         if not batch.n_query:
-            return np.zeros((0, batch.way))
+            return np.zeros((0, len(self.classes_)))
+        return self._with_known(batch, self._alone(batch)[:, columns])[places]
+
+    def _alone(self, batch: EpisodeBatch) -> FloatArray:
+        """Probabilities of the queries of one task, each by itself, [n_query, way]."""
         scores = self._scores_alone(batch)
-        if scores is None:
-            dims = self.prepared_.reference.view_dims
-            size = self.batch_size(batch.n_support, 1, dims, batch.way)
-            rows = torch.arange(batch.n_query, device=batch.device)
-            parts = (batch.one_by_one(rows[k : k + size]) for k in range(0, len(rows), size))
-            scores = torch.cat([self.score_batch(part, self.prepared_) for part in parts])[:, 0]
-        scores = self._even_where_unrelated(batch, scores).cpu()[places][:, columns]
-        return torch.softmax(scores.to(torch.float64), dim=-1).numpy()
+        scores = self._one_by_one(batch) if scores is None else scores
+        scores = self._even_where_unrelated(batch, scores).cpu().double()
+        proba: FloatArray = torch.softmax(scores, dim=-1).numpy()
+        return proba
+
+    def _one_by_one(self, batch: EpisodeBatch) -> Tensor:
+        """Scores of the queries of one task, each in a task of its own, [n_query, way]."""
+        dims = self.prepared_.reference.view_dims
+        size = self.batch_size(batch.n_support, 1, dims, batch.way)
+        rows = torch.arange(batch.n_query, device=batch.device)
+        parts = (batch.one_by_one(rows[k : k + size]) for k in range(0, len(rows), size))
+        return torch.cat([self.score_batch(part, self.prepared_) for part in parts])[:, 0]
+
+    @property
+    def _alone_is_quick(self) -> bool:
+        return type(self).scores_alone is not Contract.scores_alone
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities of queries, [n_query, way], columns as in `classes_`."""
+        """Class probabilities of queries, [n_query, classes], columns as in `classes_`."""
+        if getattr(self, "known_", None) is not None:
+            return self._proba_of_all(self._queries(X))
         scores = self.query_scores(X).to(torch.float64)
         return torch.softmax(scores, dim=-1).numpy()
+
+    def _proba_of_all(self, query: MultiViewData) -> FloatArray:
+        """Probabilities of new and known classes.
+
+        Queries that look new are used together, where a method does so; the others would be in
+        their way.
+        """
+        batch, places, columns = self._asked(query)
+        if not batch.n_query:
+            return np.zeros((0, len(self.classes_)))
+        assert self.known_ is not None
+        new = self.known_.halves(self, batch, self.prepared_)[0]
+        alone = self._scores_alone(batch) if self.looks_together else None
+        if alone is None:
+            scores = self.score_batch(batch, self.prepared_)[0]
+        else:
+            scores, rows = alone.clone(), torch.from_numpy(np.flatnonzero(new >= 0.5))
+            rows = rows.to(batch.device)
+            if len(rows):
+                scores[rows] = self.score_batch(batch.with_queries(rows), self.prepared_)[0]
+        scores = self._even_where_unrelated(batch, scores).cpu()
+        proba: FloatArray = torch.softmax(scores.double(), dim=-1)[:, columns].numpy()
+        return self._with_known(batch, proba)[places]
+
+    def _with_known(self, batch: EpisodeBatch, proba: FloatArray) -> FloatArray:
+        """Probabilities of new classes beside those of known ones, where these are asked for."""
+        known = getattr(self, "known_", None)
+        if known is None:
+            return proba
+        new, others, _, _ = known.halves(self, batch, self.prepared_)
+        return np.concatenate([new[:, None] * proba, (1 - new)[:, None] * others], axis=1)
 
     def predict(
         self, X: Any, reject: float | None = None, reject_label: Hashable = None
@@ -530,12 +331,59 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             reject_label: what rejected queries are called; `"unknown"`, or -1 where labels are
                 numbers, when None.
         """
-        best = self.query_scores(X).argmax(-1).numpy()
+        if getattr(self, "known_", None) is not None:
+            best = self.predict_proba(X).argmax(-1)
+        else:
+            best = self.query_scores(X).argmax(-1).numpy()
         out: NDArray[Any] = self.classes_[best]
         if reject is None:
             return out
         label = rejection_label(self.classes_, reject_label)
         return with_label(out, self.rejected(X, reject), label)
+
+    def predict_sets(self, X: Any, coverage: float = 0.9) -> list[list[Any]]:
+        """Sets of classes that hold the true one with a stated probability.
+
+        The limit is set on tasks in which base classes play new ones, with the way, shots and gaps
+        of these supports, for every pattern of views (conformal prediction). The promise is about
+        queries on the whole, of new classes that differ as base classes do.
+
+        Args:
+            X: queries, as for `predict`.
+            coverage: the probability, such as 0.9.
+
+        Returns:
+            For every query its classes, the most probable one first; never none.
+
+        Example:
+            >>> from fewview import Proto
+            >>> from fewview.engine import synthetic_data
+            >>> base, novel = synthetic_data()
+            >>> clf = Proto().fit_base(base).fit(novel[::5])
+            >>> len(clf.predict_sets(novel[1:4], 0.8))
+            3
+        """
+        query = self._queries(X)
+        return self._sets_of(self.predict_proba(X), np.asarray(query.mask), coverage)
+
+    def _sets_of(
+        self, proba: FloatArray, mask: NDArray[np.bool_], coverage: float
+    ) -> list[list[Any]]:
+        check_coverage(coverage)
+        if getattr(self, "known_", None) is not None:
+            raise FewviewError(
+                'sets are calibrated for new classes alone; fit with classes="new" for them'
+            )
+        kept = self.base.sets if isinstance(self.base, FittedBase) else None
+        if kept is None:
+            kept = self._learnt_sets()
+        logs = np.log(np.maximum(proba, 1e-300))
+        inside = logs >= logs.max(1, keepdims=True) - kept.at(coverage, mask)[:, None] - 1e-12
+        order, names = np.argsort(-proba, axis=1, kind="stable"), self.classes_.tolist()
+        return [
+            [names[place] for place in row if has[place]]
+            for row, has in zip(order.tolist(), inside, strict=True)
+        ]
 
     def predictions(
         self,
@@ -544,6 +392,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         reject_label: Hashable = None,
         *,
         alone: bool = False,
+        sets: float | None = None,
     ) -> list[dict[str, Any]]:
         """One row per query: its id, label, probabilities and views, as the command line writes it.
 
@@ -552,10 +401,13 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             reject: see `predict`.
             reject_label: see `predict`.
             alone: add `probability_alone` also where every query takes one more pass.
+            sets: add `set`, the classes that hold the true one with this probability, with `|`
+                between them; see `predict_sets`.
 
         Returns:
             Dicts with the keys id (the number of the row without ids), label, p_<class>, views,
-            rejected, and for methods that look at queries together probability_alone.
+            rejected, with `reject` fit (see `fit_shares`), and for methods that look at queries
+            together probability_alone.
 
         Example:
             >>> from fewview import Proto
@@ -563,7 +415,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             >>> clf.predictions({"a": {"0": 8.0}})[0]["label"]
             'dog'
         """
-        columns = self.prediction_columns(X, reject, reject_label, alone=alone)
+        columns = self.prediction_columns(X, reject, reject_label, alone=alone, sets=sets)
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def prediction_columns(
@@ -573,6 +425,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         reject_label: Hashable = None,
         *,
         alone: bool = False,
+        sets: float | None = None,
         together: bool = True,
     ) -> dict[str, list[Any]]:
         """`predictions` by column; without `together`, every query as if it were the only one.
@@ -585,14 +438,16 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """
         query = as_data(X, like=self.prepared_.reference if hasattr(self, "prepared_") else None)
         query = query.with_labels(None)
-        quick = type(self).scores_alone is not Contract.scores_alone
-        both = together and self.looks_together and (quick or alone)
+        both = together and self.looks_together and (self._alone_is_quick or alone)
         by_itself = self.proba_alone(query) if both or not together else None
         proba = self.predict_proba(query) if together or by_itself is None else by_itself
         best = proba.argmax(axis=1)
         labels = self.classes_[best].tolist()
-        gone = [False] * len(query) if reject is None else self.rejected(query, reject).tolist()
+        gone, fits = [False] * len(query), None
         if reject is not None:
+            check_reject(reject)
+            fits = self.fit_shares(query)
+            gone = (fits < reject).tolist()
             unknown = rejection_label(self.classes_, reject_label)
             labels = [unknown if g else label for g, label in zip(gone, labels, strict=True)]
         patterns, which = np.unique(query.mask, axis=0, return_inverse=True)
@@ -608,6 +463,11 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             "views": [words[index] for index in which.reshape(-1).tolist()],
             "rejected": gone,
         }
+        if fits is not None:
+            out["fit"] = [round(float(fit), 4) for fit in fits]
+        if sets is not None:
+            known = np.asarray(query.like(self.prepared_.reference, "query").mask)
+            out["set"] = ["|".join(map(str, some)) for some in self._sets_of(proba, known, sets)]
         if both and by_itself is not None:
             taken = by_itself[np.arange(len(best)), best]
             out["probability_alone"] = taken.round(6).tolist()
@@ -621,14 +481,28 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             rate: share of queries of known classes that may be rejected by mistake.
         """
         check_reject(rate)
+        return np.asarray(self.fit_shares(X) < rate)
+
+    def fit_shares(self, X: Any) -> NDArray[np.float64]:
+        """Share of samples of a class that fit it worse than a query its best class, [n_query].
+
+        A query is rejected where this is below the wanted rate; with known classes too, where it
+        is below for the best of either half.
+
+        Args:
+            X: queries.
+        """
         query = self._queries(X)
-        limits = self.thresholds()
-        with torch.no_grad():
-            fit = self.typicality(self.task_batch(query), self.prepared_.state)[0]
-        best, place = fit.double().cpu().max(-1)
-        shots = np.bincount(self.support_.codes)[place.numpy()]
-        limit = limits.at(rate, shots, query.mask.sum(axis=1))
-        return np.asarray(best.numpy() < limit)
+        limits, known = self.thresholds(), getattr(self, "known_", None)
+        batch, views = self.task_batch(query), query.mask.sum(axis=1)
+        if known is None:
+            with torch.no_grad():
+                fit = self.typicality(batch, self.prepared_.state)[0].double().cpu().numpy()
+        else:
+            _, _, fit, best_known = known.halves(self, batch, self.prepared_)
+        shots = np.bincount(self.support_.codes)[fit.argmax(1)]
+        out = limits.share_below(fit.max(1), shots, views)
+        return out if known is None else known.joint_share(out, best_known, views)
 
     def thresholds(self) -> Thresholds:
         """What is still usual among base classes, for every rate; `fit_base` has learnt it."""
@@ -658,11 +532,13 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             limits: Thresholds = set_thresholds(self.settled(state), rows, task)
         return limits
 
-    def explain(self, X: Any) -> Explanation:
+    def explain(self, X: Any, *, alone: bool = False) -> Explanation:
         """Say what every view contributed to the decision about every query.
 
         Args:
             X: queries, as for `predict`.
+            alone: tell the evidence of a query's own views from the pull of the other queries also
+                where every query then takes one more pass for each of its views.
 
         Returns:
             An `Explanation`: `frame()`, `plot()`, or its arrays.
@@ -675,12 +551,32 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         """
         query = self._queries(X)
         batch, rows, columns = self._asked(query)
-        found = self.explain_batch(batch, self.prepared_).rearranged(rows, columns)
+        found = self.explain_batch(batch, self.prepared_)
+        apart = self.looks_together and (self._alone_is_quick or alone)
+        if apart and not found.together.size:
+            own = replace(explain_by_leaving_out(batch, lambda part: self._one_by_one(part)[None]),
+                          neighbours=found.neighbours)  # fmt: skip
+            found = add_other_queries(own, self.score_batch(batch, self.prepared_)[0])
+        found = found.rearranged(rows, columns)
+        lost = self._unrelated(batch).cpu().numpy()[rows]
+        if lost.any() and not self._relates_views:
+            found = found.even(lost)
         names = self._base_classes()
+        labels = self.support_.classes[self.support_.codes].tolist()
+        # Without identifiers supports have no names: their rows are not in the order of the user.
+        ids = self.support_.ids
+        known = [None] * len(labels) if ids is None else ids.tolist()
+        near = nearest_supports(batch, NEAREST)
         return replace(
             found,
+            alone=np.log(self._alone(batch)[rows][:, columns].clip(min=1e-300))
+            if apart
+            else found.alone,
+            nearest=tuple(
+                tuple((known[k], labels[k], distance) for k, distance in near[row]) for row in rows
+            ),
             mask=np.asarray(query.mask),
-            classes=tuple(self.classes_.tolist()),
+            classes=tuple(self.support_.classes.tolist()),
             ids=tuple(range(len(query)) if query.ids is None else query.ids.tolist()),
             neighbours=tuple(
                 tuple(f"group {index}" if names is None else names[index] for index in row)
@@ -750,6 +646,9 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             base is None
             or base.prepared.reference.view_names != self.prepared_.reference.view_names
         )
+        known = getattr(self, "known_", None) if fitted else None
+        if base is not None and known is not None:
+            base = replace(base, known=known)
         writer = Writer()
         document = {
             "written_by": f"fewview {__version__}",
@@ -757,6 +656,7 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
             "base": None if base is None else writer.base(base, base_rows),
             "prepared": writer.prepared(self.prepared_, "alone") if alone else None,
             "support": writer.data(self.support_, "support") if fitted else None,
+            "classes": "new" if known is None else "all",
         }
         write_file(path, document, writer.arrays)
 
@@ -810,19 +710,6 @@ class Method(ClassifierMixin, _Learnt, Contract):  # type: ignore[misc]
         return tags
 
 
-def content_order(data: MultiViewData) -> IntArray:
-    """An order of samples that depends on what they are, not on how they came."""
-    with np.errstate(over="ignore"):
-        blocks = {v: data.view(v).astype(np.float32) + 0.0 for v in sorted(data.view_names)}
-    mask = data.mask[:, [data.view_names.index(view) for view in blocks]]
-    return np.argsort(row_keys(MultiViewData.unchecked(blocks, mask)), kind="stable")
-
-
-def in_order(support: MultiViewData) -> MultiViewData:
-    """Supports as methods get them: draws are keyed by position, which follows from content."""
-    return support[content_order(support)]
-
-
 def compare_alone(alone: Tensor, together: Tensor) -> tuple[Tensor, Tensor]:
     """Shares of classes by queries taken one by one, and how much together differs from that.
 
@@ -862,7 +749,8 @@ def load_model(path: str | PathLike[str], *, device: str = "cpu") -> Method:
         if document["support"] is not None:
             alone = document["prepared"]
             prepared = method.base.prepared if alone is None else reader.prepared(alone)
-            method._take(reader.data(document["support"]), prepared.to(method.torch_device))
+            known = method.base.known if document.get("classes") == "all" else None
+            method._take(reader.data(document["support"]), prepared.to(method.torch_device), known)
         return method
     except FewviewError as error:
         raise FewviewError(f"{path}: {error}") from None

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from fewview.engine._contract import Contract
 from fewview.engine._fitted import FittedBase, usual_task
-from fewview.engine._rejection import usual_thresholds
 from fewview.engine._reservoir import Reservoir
 from fewview.engine._state import Prepared, State
+from fewview.engine.open_world._rejection import usual_thresholds
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData

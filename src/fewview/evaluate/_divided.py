@@ -14,6 +14,9 @@ from time import perf_counter
 
 import numpy as np
 
+from fewview.engine._fitted import usual_task
+from fewview.engine._method import Method
+from fewview.engine._registry import create
 from fewview.evaluate._advice import Advice, give_advice
 from fewview.evaluate._progress import Progress
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
@@ -121,6 +124,26 @@ def _named(sizes: dict[object, int], new: Sequence[str]) -> list[object]:
 
 def _counted(sizes: dict[object, int]) -> str:
     return shorten([f"{label} ({count})" for label, count in sizes.items()], 10)
+
+
+def usual_method(divided: Divided) -> str:
+    """What to take where nothing can be tried."""
+    return "marginal" if divided.base is not None else "proto"
+
+
+def fit_divided(
+    divided: Divided, method: str, device: str = "cpu", *, classes: str = "new"
+) -> Method:
+    """Fit a method to the known classes, if there are any, and to the supports.
+
+    `classes` is `"new"`, or `"all"` where samples may be of known classes too.
+    """
+    clf = create(method, device=device)
+    base = divided.base
+    if base is not None:
+        task = usual_task(base, way=divided.way, shot=divided.shot, queries=divided.queries)
+        clf.fit_base(base, task=task)
+    return clf.fit(divided.support, classes=classes)
 
 
 def choose_method(

@@ -43,6 +43,7 @@ def add_options(parser: ArgumentParser, options: Mapping[str, Option]) -> None:
 DATA_DIR = Option("Folder of data files. Default: $FEWVIEW_DATA, else the user's cache.")
 DEVICE = Option("cpu, cuda or auto.", default="cpu")
 FORCE = Option("Let -o replace an input, or write into a folder of inputs.", bool)
+HTML = Option("Write one self-contained page too, to be opened in a browser.", metavar="FILE")
 JOBS = Option("Number of processes; they share the cores.", int, 1)
 
 # How samples are read; names are those of the parameters of `MultiViewData.read`.
@@ -201,8 +202,10 @@ REPRODUCE = {
     ),
     "only": Option("These methods alone, separated by commas."),
     "solver": Option(
-        "Of UGDA: exact, adam (Algorithm 1 as printed) or reference (the released code).",
-        default="exact",
+        "Of UGDA: paper (aggregation solved exactly, then the paper's 1000 steps of rectification; "
+        "with --quick our fast ones), exact (ours throughout), adam (Algorithm 1 as printed) or "
+        "reference (the released code).",
+        default="paper",
     ),
     "preset": Option(
         "Of the methods that train networks: paper, the published sizes (slow), or fast. Default: "

@@ -118,6 +118,12 @@ class EpisodeBatch:
         """Return some of the tasks (a slice or an index)."""
         return map_tensors(self, lambda tensor: tensor[key])
 
+    def with_queries(self, rows: Tensor) -> EpisodeBatch:
+        """The same tasks with some of their queries, int64 [n]."""
+        labels = None if self.query_labels is None else self.query_labels[:, rows]
+        query = tuple(view[:, rows] for view in self.query)
+        return replace(self, query=query, query_mask=self.query_mask[:, rows], query_labels=labels)
+
     def one_by_one(self, rows: Tensor) -> EpisodeBatch:
         """Of the only task, some queries (int64 [n]) as tasks of their own, with all supports."""
         return replace(

@@ -194,3 +194,16 @@ def nearest_support(batch: EpisodeBatch) -> Tensor:
     distances = torch.where(shared, distances, own)
     members = batch.one_hot() > 0  # [T, N_S, K]
     return -torch.where(members[:, None], distances[..., None], torch.inf).amin(2)
+
+
+def nearest_supports(batch: EpisodeBatch, count: int) -> list[list[tuple[int, float]]]:
+    """Numbers and partial distances of the supports nearest to each query of one task."""
+    distances, shared = partial_distances(
+        batch.query, batch.support, batch.query_mask, batch.support_mask
+    )
+    far = torch.where(shared, distances.sqrt(), torch.inf)[0].cpu()
+    values, places = far.sort(dim=-1, stable=True)
+    return [
+        [(k, d) for k, d in zip(ks[:count], ds[:count], strict=True) if d != torch.inf]
+        for ks, ds in zip(places.tolist(), values.tolist(), strict=True)
+    ]

@@ -154,7 +154,8 @@ def _hyper_parameters(gathered: Sequence[Gathered], wish: Wish) -> Drawn:
     panels = {"iter": "iter (solver=adam)", "N": "N (solver=adam)", "N_F": "$N_F$", "k": "k"}
     rows = [
         row | {"parameter": item.part.tag[1], "dataset": SHORT[item.part.tag[0]],
-               "value": row["label"], "solver": "adam" if "adam" in row["method"] else "exact"}
+               "value": row["label"],
+               "solver": "adam" if "solver=adam" in row["method"] else "exact"}
         for item in gathered
         for row in item.labelled()
     ]  # fmt: skip

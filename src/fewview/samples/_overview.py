@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fewview.ground._markup import framed, histogram, markup_table, share_bar
+from fewview.samples._profile import Profile, profile
+
 if TYPE_CHECKING:
     from fewview.samples._data import MultiViewData
 
@@ -58,6 +61,7 @@ class Summary:
         n_complete: samples that have every view.
         empty_cells: cells without a value in views that are there.
         worded: whether some columns were words, and numbers are what they became.
+        profile: distributions, and missing views by class.
     """
 
     name: str | None
@@ -72,6 +76,7 @@ class Summary:
     n_complete: int
     empty_cells: int = 0
     worded: bool = False
+    profile: Profile | None = None
 
     @property
     def frequencies(self) -> tuple[float, ...]:
@@ -102,19 +107,51 @@ class Summary:
 
     def to_html(self) -> str:
         """Write the summary as HTML that needs nothing else and suits light and dark pages."""
-        present = '<span role="img" aria-label="present">&#9679;</span>'
-        absent = '<span role="img" aria-label="missing">&#9675;</span>'
+        title = f"<p><strong>MultiViewData</strong>: {escape(_printable(self.headline))}</p>"
+        return framed(title + self.markup())
+
+    def markup(self) -> str:
+        """The tables alone, for a page that has the headline and the style."""
         head, *cells = self._view_rows
         lines = [[escape(_printable(cell)) for cell in row] for row in cells]
-        out = _html_table("Views", head, lines)
+        known = self.profile
+        if known is not None:
+            head = [*head, "values"]
+            for line, counts, view in zip(lines, known.values, self.views, strict=True):
+                words = f"values of {view.name} from {view.minimum:.4g} to {view.maximum:.4g}"
+                line.append(histogram(counts, words) if counts else "")
+        out = markup_table("Views", head, lines, scroll=True)
+        if known is not None and known.classes:
+            out += self._class_table(known)
         if self.patterns:
-            head, *rows = self._pattern_rows(present, absent)
-            out += _html_table("Which views samples have", head, rows, row_heads=False)
+            has = '<span role="img" aria-label="present">&#9679;</span>'
+            lacks = '<span role="img" aria-label="missing">&#9675;</span>'
+            head, *rows = self._pattern_rows(has, lacks)
+            for row, share in zip(rows, self.frequencies, strict=False):
+                row[1] = share_bar(share, row[1])
+            out += markup_table(
+                "Which views samples have", head, rows, row_heads=False, scroll=True
+            )
         out += "".join(f"<p>{escape(line)}</p>" for line in self._rest_lines)
-        return (
-            '<div style="font-size:0.9em;line-height:1.4">'
-            f"<p><strong>MultiViewData</strong>: {escape(_printable(self.headline))}</p>{out}</div>"
-        )
+        if known is not None:
+            out += "".join(_column_details(known, k, view) for k, view in enumerate(self.views))
+        return out
+
+    def _class_table(self, known: Profile) -> str:
+        """Which views the samples of every class lack."""
+        rows = [
+            [
+                escape(_printable(name)),
+                str(count),
+                *(share_bar(m, _percent(m), "others") for m in missing),
+            ]
+            for name, count, missing in known.classes
+        ]
+        shown, total = len(known.classes), known.n_classes
+        caption = "Missing views by class"
+        caption += f": the largest {shown} of {total} classes" if shown < total else ""
+        head = ["class", "samples", *(_printable(view.name) for view in self.views)]
+        return markup_table(caption, head, rows, scroll=True)
 
     def _repr_html_(self) -> str:
         return self.to_html()
@@ -243,6 +280,7 @@ def summarise(data: MultiViewData) -> Summary:
         n_complete=int(data.mask.all(axis=1).sum()),
         empty_cells=data.empty_cells,
         worded=bool(data.kinds),
+        profile=profile(data),
     )
 
 
@@ -298,22 +336,35 @@ def _aligned(rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
     ]
 
 
-def _html_table(
-    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, row_heads: bool = True
-) -> str:
-    """Write a table; `rows` are HTML already, `caption` and `head` are text."""
-    style = "padding:0.15em 0.7em;border-bottom:1px solid rgba(128,128,128,0.4);text-align:"
-    heads = "".join(
-        f'<th scope="col" style="{style}{"left" if row_heads and not i else "right"}">'
-        f"{escape(text)}</th>"
-        for i, text in enumerate(head)
-    )
-    first = f'<th scope="row" style="{style}left;font-weight:normal">{{}}</th>'
-    other = f'<td style="{style}right">{{}}</td>'
-    cells = [first if row_heads else other, *[other] * (len(head) - 1)]
-    body = "".join(f"<tr>{''.join(map(str.format, cells, row))}</tr>" for row in rows)
-    return (
-        '<table style="border-collapse:collapse;margin:0.5em 0;background:none;color:inherit">'
-        f'<caption style="text-align:left;color:inherit">{escape(caption)}</caption>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-    )
+def _column_details(known: Profile, place: int, view: ViewSummary) -> str:
+    """The first columns of a view, opened by a press."""
+    columns, total = known.columns[place], known.n_columns[place]
+    rows = []
+    for column in columns:
+        numbers = (column.mean, column.deviation, column.minimum, column.maximum)
+        words = f"{column.name}: values of {_count(known.n_rows, 'row')}"
+        rows.append([
+            escape(_printable(column.name)),
+            escape(column.kind),
+            _percent(column.empty),
+            *("" if math.isnan(number) else f"{number:.4g}" for number in numbers),
+            histogram(column.counts, words) if column.counts else "",
+            escape(_printable(column.common)),
+        ])  # fmt: skip
+    rest = f", the first {len(columns)} of {total}" if len(columns) < total else ""
+    heads = [
+        "column",
+        "kind",
+        "empty",
+        "mean",
+        "deviation",
+        "min",
+        "max",
+        "values",
+        "most frequent",
+    ]
+    name = _printable(view.name)
+    if not any(column.common for column in columns):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    table = markup_table(f"Columns of {name}{rest}", heads, rows, scroll=True)
+    return f"<details><summary>Columns of {escape(name)} ({total})</summary>{table}</details>"

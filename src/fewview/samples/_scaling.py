@@ -89,7 +89,7 @@ class ViewScaling:
         """Scale one block [..., width]; computed in float64, returned in `dtype`.
 
         Empty cells are filled with the means that were learnt, unless they are to be kept; then
-        unit lengths are those of the cells that are there.
+        they count in the length of a row with the mean of their squares (`expected_squares`).
         """
         block = np.asarray(block)
         rows = block.reshape(-1, block.shape[-1])
@@ -99,23 +99,72 @@ class ViewScaling:
         size = max(1, CACHED // max(rows.shape[1], 1))
         for start in range(0, len(rows), size):
             part = rows[start : start + size].astype(np.float64)
-            if not keep_empty:
-                self._fill(view, part)
+            empty = np.isnan(part) if keep_empty else None
+            self._fill(view, part)
+            if empty is not None and view in self.means:
+                # Columns that say nothing are the same for all rows, not empty.
+                empty &= ~np.isnan(self.means[view]) | empty.all(axis=1)[:, None]
             if self.rooted(view):
                 part = signed_root(part)
             part -= self.shift[view]
             part *= self.factor[view]
             if self.unit_rows(view):
                 # Dividing by the largest entry first keeps the squares from over- and underflowing.
-                known = np.nan_to_num(part) if keep_empty else part
-                largest = np.abs(known).max(axis=-1, keepdims=True)
+                if empty is not None:
+                    np.copyto(
+                        part, np.sqrt(self.expected_squares(view, rows.shape[1])), where=empty
+                    )
+                largest = np.abs(part).max(axis=-1, keepdims=True)
                 part /= np.where(largest > 0, largest, 1.0)
-                known = np.nan_to_num(part) if keep_empty else part
-                norm = np.sqrt((known * known).sum(axis=-1, keepdims=True))
+                norm = np.sqrt((part * part).sum(axis=-1, keepdims=True))
                 part /= np.where(norm > 0, norm, 1.0)
             np.clip(part, -limit, limit, out=part)
+            if empty is not None:
+                part[empty] = np.nan
             out[start : start + size] = part
         return out.reshape(block.shape)
+
+    def expected_squares(self, view: str, width: int) -> Float64Array:
+        """Mean squares of the features before rows are brought to unit length, [width].
+
+        One where columns are standardised; else as the means tell: that of counts or other numbers
+        without negative ones is the mean square of their roots.
+        """
+        if "standard" in self._rule_of(view):
+            return np.ones(width)
+        means = np.nan_to_num(self.means.get(view, np.zeros(width)))
+        if self.rooted(view):
+            return np.abs(means)
+        return np.square((means - self.shift[view]) * self.factor[view])
+
+    def undo(
+        self, view: str, means: Float64Array, variances: Float64Array, block: Any
+    ) -> tuple[Float64Array, Float64Array]:
+        """Means and variances [n, width] of scaled features in the units of the table.
+
+        `block` are the rows that were scaled, NaN in empty cells: they say how long the rows were,
+        as far as they can (`apply` with `keep_empty`). Where roots were taken these are the
+        moments of the signed square of a Gaussian.
+        """
+        factor = np.asarray(self.factor[view], dtype=np.float64)
+        if self.unit_rows(view):
+            rows = np.asarray(block, dtype=np.float64)
+            before = signed_root(rows) if self.rooted(view) else rows
+            squares = np.square((before - self.shift[view]) * factor)
+            expected = self.expected_squares(view, rows.shape[1])
+            squares = np.where(np.isnan(rows), expected, squares)
+            factor = factor / np.sqrt(squares.sum(axis=1, keepdims=True))
+        mean, variance = means / factor + self.shift[view], variances / np.square(factor)
+        if not self.rooted(view):
+            return mean, variance
+        from scipy.special import ndtr  # late: `import fewview` stays light
+
+        deviation = np.sqrt(np.maximum(variance, 1e-300))
+        place = mean / deviation
+        squared = (mean * mean + variance) * (2 * ndtr(place) - 1)
+        squared += 2 * mean * deviation * np.exp(-place * place / 2) / np.sqrt(2 * np.pi)
+        fourth = mean**4 + 6 * mean**2 * variance + 3 * variance**2
+        return squared, np.maximum(fourth - squared**2, 0.0)
 
     def apply_quickly(self, view: str, block: NDArray[Any]) -> NDArray[Any]:
         """Scale rows [n, width] in their own dtype, for streams of millions of rows.

@@ -48,6 +48,7 @@ class Predicting(Job):
     reject: float | None = None
     reject_label: str = "unknown"
     alone: bool = False
+    sets: float | None = None
     safe: bool = False
     device: str = "cpu"
 
@@ -92,6 +93,7 @@ class Predicting(Job):
                 self.reject,
                 self.reject_label,
                 alone=self.alone,
+                sets=self.sets,
                 together=together or self.method.queries_together == "-",
             )
             for name, cells in found.items():
@@ -105,7 +107,15 @@ class Predicting(Job):
             for folder, end in zip(self.table.folders, self.table.ends, strict=True)
         ]
         reading = {name: value for name, value in self.table.reading.items() if name != "like"}
-        asked = (self.block, self.rows, self.reject, self.reject_label, self.alone, self.safe)
+        asked = (
+            self.block,
+            self.rows,
+            self.reject,
+            self.reject_label,
+            self.alone,
+            self.sets,
+            self.safe,
+        )
         digest = hashlib.sha256(self.model)
         digest.update(repr((parts, sorted(reading.items()), asked)).encode())
         told = {"fewview": "predictions in parts", "samples": self.table.n_samples,

@@ -1,4 +1,4 @@
-"""A by-product: missing views filled with their conditional mean, and how sure that is."""
+"""A by-product: what is missing filled with its conditional mean, and how sure that is."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from torch import Tensor
 
 from fewview.engine._parameters import check_numbers
 from fewview.methods.marginal._covariances import MarginalStatistics
-from fewview.methods.marginal._model import Gaussians, conditional_gains, filled_in
+from fewview.methods.marginal._empty_cells import conditional_rows, rows_with_empty
+from fewview.methods.marginal._model import Gaussians
 from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.numerics._batch import ViewTensors
 from fewview.samples._data import MultiViewData
@@ -24,11 +24,11 @@ from fewview.samples._scaling import ViewScaling, fit_scaling
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Fill missing views with their conditional mean given the present ones.
+    """Fill missing views and empty cells with their conditional mean given all that is there.
 
-    The Gaussian model of `Marginal`: a sample of an unknown class has covariance S + B. What lies
-    outside the kept principal components of a view is filled with its mean; the variance counts
-    it too.
+    The Gaussian model of `Marginal`: a sample of an unknown class has covariance S + B, and outside
+    the kept principal components of a view a sphere, as `_empty_cells.py` states.
+    `Marginal.impute` does the same with what a model has learnt.
 
     Args:
         components: most principal components of a view.
@@ -66,20 +66,10 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         moments = statistics.moments(one_class=True)
         self.model_: Gaussians = moments.shrunk(self.shrinkage, 0.0)
         self.reference_ = data[:0]
-        self.spare_: dict[str, NDArray[np.float64]] = {}
-        for index, (view, block) in enumerate(scaled.views.items()):
-            axes = self.projection_.axes[index].numpy()
-            kept = block[scaled.mask[:, index]]
-            if len(kept):
-                rest = kept - kept.mean(0)
-                rest = rest - rest @ axes @ np.linalg.pinv(axes)
-                self.spare_[view] = rest.var(axis=0)
-            else:
-                self.spare_[view] = np.ones(block.shape[1])
         return self
 
     def transform(self, X: Any) -> MultiViewData:
-        """Return the samples with every missing view filled in; present views are unchanged."""
+        """Return the samples with all that is missing filled in; what is there is unchanged."""
         return self.conditional(X)[0]
 
     def conditional(self, X: Any) -> tuple[MultiViewData, dict[str, NDArray[np.float64]]]:
@@ -90,41 +80,35 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns:
             filled: the samples, complete.
-            variances: view -> [n, width], zero where the view was present.
+            variances: view -> [n, width], zero where the cell was there.
         """
         if not hasattr(self, "model_"):
             raise NotFittedError("this MarginalImputer is not fitted; call fit first")
         data = as_data(X).like(self.reference_, "samples")
-        scaled = self.scaling_.transform(data, np.float64)
-        tensors = ViewTensors.of(scaled, dtype=torch.float64)
-        rows = self.projection_.apply(tensors.views, tensors.mask)
-        mean, variance = self._conditional(rows, tensors.mask)
-        filled, variances = {}, {}
-        means = torch.split(mean, list(self.model_.dims), dim=1)
-        for index, (view, block) in enumerate(data.views.items()):
-            axes, shift = self.projection_.axes[index], self.projection_.shift[index]
-            back = torch.linalg.pinv(axes)  # [components, width]
-            centre = torch.linalg.lstsq(axes.T, shift[:, None]).solution[:, 0]
-            guess = (means[index] @ back + centre).numpy()
-            spread = torch.einsum("nij,ik,jk->nk", variance[index], back, back).numpy()
-            factor = self.scaling_.factor[view]
-            gone = ~data.mask[:, index]
-            out = np.array(block, dtype=np.float64)
-            out[gone] = guess[gone] / factor + self.scaling_.shift[view]
-            filled[view] = out
-            unsure = (spread.clip(min=0) + self.spare_[view]) / np.square(factor)
-            variances[view] = np.where(gone[:, None], unsure, 0.0)
-        return MultiViewData(filled, data.labels), variances
+        filled, deviations = impute(data, self.scaling_, self.projection_, self.model_)
+        return filled, {view: np.square(block) for view, block in deviations.views.items()}
 
-    def _conditional(self, rows: Tensor, mask: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Mean [n, d] and per view covariance [n, d_v, d_v] of components, pattern by pattern."""
-        model = self.model_
-        total, mean = model.within + model.between, filled_in(model, rows, mask)
-        covariances = [torch.zeros(len(rows), w, w, dtype=rows.dtype) for w in model.dims]
-        for members, seen, gone, gain in conditional_gains(model, mask):
-            rest = torch.zeros_like(total)
-            rest[gone[:, None], gone] = total[gone][:, gone] - total[gone][:, seen] @ gain
-            for view, block in enumerate(torch.split(rest, list(model.dims))):
-                own = torch.split(block, list(model.dims), dim=1)[view]
-                covariances[view][members] = own
-        return mean, covariances
+
+def impute(
+    data: MultiViewData, scaling: ViewScaling, projection: Projection, model: Gaussians
+) -> tuple[MultiViewData, MultiViewData]:
+    """The samples with missing views and empty cells filled in, and standard deviations of that.
+
+    The class of a sample is not known, so it has the covariance S + B. Deviations are zero where a
+    cell was there.
+    """
+    scaled = ViewTensors.of(scaling.transform(data, np.float64, True), dtype=torch.float64)
+    which = rows_with_empty(scaled.views, scaled.mask) | ~scaled.mask.all(1)
+    means, variances = conditional_rows(projection, model, scaled.views, scaled.mask, which)
+    filled, deviations = {}, {}
+    for view, mean, variance in zip(data.view_names, means, variances, strict=True):
+        block = np.asarray(data.view(view), dtype=np.float64)
+        gone = np.isnan(block)
+        guess, unsure = scaling.undo(view, mean.numpy(), variance.numpy(), block)
+        filled[view] = np.where(gone, guess, block)
+        deviations[view] = np.where(gone, np.sqrt(unsure), 0.0)
+    there = np.ones_like(data.mask)
+    return tuple(  # type: ignore[return-value]
+        MultiViewData.unchecked(views, there, data.labels, data.ids, data.columns, data.name)
+        for views in (filled, deviations)
+    )

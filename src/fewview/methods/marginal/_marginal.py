@@ -9,11 +9,14 @@ from functools import wraps
 from threading import Lock
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from fewview.engine._explaining import Explanation, add_other_queries
+from fewview.engine._fitted import FittedBase, usual_task
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, gather_options
 from fewview.engine._registry import register
@@ -22,14 +25,18 @@ from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewWarning
 from fewview.ground._memory import LRUCache, cached
 from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
 from fewview.methods.marginal._folds import FoldScorer
+from fewview.methods.marginal._imputer import impute
 from fewview.methods.marginal._model import predictive_scores
-from fewview.methods.marginal._outside import DIRECTIONS, learn_profile
+from fewview.methods.marginal._outside import DIRECTIONS, learn_profile, play_new, wide_views
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._reasons import explain_queries
+from fewview.methods.marginal._remainder import learn_remainder
 from fewview.methods.marginal._rounds import (
     MarginalState,
     Rule,
+    completed,
     evidence_of,
     restructured,
     score_alone,
@@ -40,9 +47,10 @@ from fewview.methods.marginal._settings import (
     SettingsChoice,
     choose_settings,
 )
-from fewview.methods.marginal._unlabelled import gaussians_alone
+from fewview.methods.marginal._unlabelled import beside, gaussians_alone
 from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
+from fewview.samples._inputs import as_data
 from fewview.samples._scaling import SCALINGS
 
 SCORES = ("predictive", "variational")
@@ -56,6 +64,8 @@ TOGETHER = {None: 0.5, False: 0.5, True: 0.3}
 ALONE = {None: 0.5, False: 0.7, True: 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary.
 COMPONENTS_ALONE = 64
+# Tasks with empty cells that are scored at once.
+TASKS_WITH_EMPTY = 8
 # Preparing does not depend on the task once the settings are fixed.
 ANY_TASK = TaskSpec(way=2)
 
@@ -176,7 +186,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "default"
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
 
@@ -190,6 +200,7 @@ class Marginal(Method):
             assumes_balance=self._pull if self.transductive else 0.0,
             iterative=True,
             bridges_views=True,
+            reads_empty_cells=True,
             prepare_depends_on=("way", "shot", "queries", "missing") if chosen else ("way",),
         )
 
@@ -285,6 +296,7 @@ class Marginal(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances, with the settings as far as they are given."""
+        base = column_filled(base)
         projection = fit_projection(base, self.resolved().components)
         statistics = MarginalStatistics(projection).update(base)
         return self.prepare_statistics(statistics, task, seed, base)
@@ -316,19 +328,46 @@ class Marginal(Method):
         """The model from sums; settings are those that `chosen_for` chose, given or stated."""
         settings, projection = self.resolved(len(statistics.labels)), statistics.projection
         model = restructured(statistics.moments(), settings, self.structure)
-        profile = None
-        if sample is not None and self.transductive:
-            profile = learn_profile(sample, projection, task.way, settings.components, seed)
-        return MarginalState(projection, model, settings, profile)
+        if sample is None:
+            return MarginalState(projection, model, settings)
+        wide = wide_views(projection)
+        folds = play_new(sample, wide, task.way, settings.components, seed)
+        profile = learn_profile(folds, wide, task.way, seed) if self.transductive else None
+        return MarginalState(projection, model, settings, profile, learn_remainder(folds, wide))
+
+    @property
+    def takes_new_views(self) -> bool:
+        """A view that base classes lack has a model of its own, from the supports."""
+        return True
+
+    def with_new_views(self, prepared: Prepared, support: MultiViewData) -> Prepared:
+        """What was learnt, and views that only supports have, as if there were no base set."""
+        out = super().with_new_views(prepared, support)
+        known = prepared.reference.view_names
+        new = [view for view in out.reference.view_names if view not in known]
+        if not new:
+            return out
+        there = support.mask[:, [view in new for view in support.view_names]].any(axis=1)
+        rows = out.scaling.transform(support[there].select_views(new), np.float64, True)
+        more = gaussians_alone(column_filled(rows), COMPONENTS_ALONE)
+        state = cast(MarginalState, prepared.to("cpu").state).to("cpu", torch.float64)
+        projection, model = beside((state.projection, state.model), more)
+        state = replace(state, projection=projection, model=model)
+        return replace(out, state=state.to(self.torch_device, self.torch_dtype))
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
         components = COMPONENTS_ALONE if self.components is None else self.components
-        return MarginalState(*gaussians_alone(rows, components), self.resolved())
+        return MarginalState(*gaussians_alone(column_filled(rows), components), self.resolved())
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
         state = cast(MarginalState, state)
+        if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells((*batch.support, *batch.query)):
+            # Nearly every row is a pattern of its own, with matrices of its own.
+            numbers = torch.arange(batch.n_tasks, device=batch.device)
+            parts = torch.split(numbers, TASKS_WITH_EMPTY)
+            return torch.cat([self.scores(batch.tasks(part), state) for part in parts])
         # Tasks that lack different views altogether are different models: a view that nobody has
         # must not decide which directions are kept.
         known = batch.support_mask.any(1) | batch.query_mask.any(1)
@@ -378,6 +417,45 @@ class Marginal(Method):
             if (self.transductive, self.scoring, self.structure) == (False, "predictive", "full"):
                 return found
             return add_other_queries(found, self.score_batch(batch, prepared)[0])
+
+    def impute(self, X: Any) -> tuple[MultiViewData, MultiViewData]:
+        """Fill in missing views and empty cells, and say how sure that is.
+
+        A filled cell is the mean of its Gaussian given all that the sample has, whatever its class,
+        with what was learnt from base classes; `fit_base`, `fit_unlabelled` or `fit` comes first.
+        Where rows were scaled to unit length, the length of a view that is missing is taken to be
+        the usual one.
+
+        Args:
+            X: samples, as for `predict`.
+
+        Returns:
+            filled: the samples, complete; what was there is unchanged, ids and labels are kept.
+            deviations: the standard deviation of every cell, zero where it was there.
+
+        Example:
+            >>> import fewview
+            >>> data = fewview.load("digits")
+            >>> clf = Marginal().fit_base(data[200:])
+            >>> gaps = data[:5].with_mask([[True] * 2 + [False] * (data.n_views - 2)] * 5)
+            >>> filled, deviations = clf.impute(gaps)
+            >>> filled.missing_rate, bool(deviations.views[data.view_names[-1]].min() > 0)
+            (0.0, True)
+        """
+        prepared = self.prepared_ if hasattr(self, "prepared_") else self._learnt()
+        state = cast(MarginalState, prepared.to("cpu").state)
+        data = as_data(X, like=prepared.reference).like(prepared.reference, "samples")
+        return impute(data, prepared.scaling, completed(state), state.model)
+
+    def _learnt(self) -> Prepared:
+        """What there is before `fit`."""
+        if self.base is None:
+            raise NotFittedError("nothing has been learnt; call fit_base, fit_unlabelled or fit")
+        if isinstance(self.base, FittedBase):
+            return self.base.fitted_for(self).prepared
+        base = as_data(self.base)
+        learn = self.prepare_rows if base.labels is None else self.prepare_base
+        return learn(base, usual_task(base))
 
     def typicality(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Log-likelihood ratio of every class against one that was never seen.

@@ -104,12 +104,17 @@ class Evidence:
     support_pattern: Tensor  # int64 [T, N_S], positions in `information`
     query_pattern: Tensor  # int64 [T, N_Q]
     outside: Outside | None = None  # what directions of the tasks themselves say
+    remainder: Tensor | None = None  # scores by what is left over of rows, [T, N_Q, C]
 
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks."""
         names = ("support", "query", "support_pattern", "query_pattern")
-        outside = None if self.outside is None else self.outside.tasks(key)
-        return replace(self, outside=outside, **{name: getattr(self, name)[key] for name in names})
+        found = {name: getattr(self, name)[key] for name in names}
+        if self.outside is not None:
+            found["outside"] = self.outside.tasks(key)
+        if self.remainder is not None:
+            found["remainder"] = self.remainder[key]
+        return replace(self, **found)
 
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
@@ -148,6 +153,13 @@ class Kept:
     gains: dict[tuple[bytes, bytes], tuple[Tensor, Tensor]] = field(default_factory=dict)
     # Numbers that still may be kept; with many views there are thousands of patterns.
     room: int = 1 << 24
+
+    def root(self, model: Gaussians, views: Tensor) -> Tensor:
+        """The W of tasks in which these views occur, bool [V], zeros in the others: [d, k]."""
+        part = self.roots[bytes(views.tolist())]
+        out = part.new_zeros(sum(model.dims), part.shape[1])
+        out[model.columns(views)] = part
+        return out
 
 
 def gather_evidence(
@@ -194,7 +206,7 @@ def gather_evidence(
         found = kept.gains.get(name)
         if found is None:
             within, part = model.within[columns][:, columns], root[place[columns]]
-            matrix, gain = _gain(within, part)
+            matrix, gain = information_of(within, part)
             found = matrix.to(flat.dtype), gain.to(flat.dtype)
             size = found[0].numel() + found[1].numel()
             if size <= kept.room:
@@ -281,7 +293,7 @@ def _in_chunks(
         low = high
 
 
-def _gain(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
+def information_of(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
     """W' inv(S) W and inv(S) W of the coordinates of one pattern, in float64."""
     factor = torch.linalg.cholesky(within.double())
     seen = torch.linalg.solve_triangular(factor, root, upper=False)

@@ -12,6 +12,7 @@ x ~ N(m_c, s_j) and m_c ~ N(0, b_j) around the mean of the task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import cast
@@ -110,17 +111,6 @@ class Outside:
         variance = 1 / (1 / self.between[:, None] + counts / within)
         return variance * sums / within, variance
 
-    def predictive(self, members: Tensor) -> Tensor:
-        """log N(x; m, s + C) given supports, up to a constant per query: [T, N_Q, C]."""
-        mean, variance = self.belief(members)
-        spread = self.within[:, None] + variance
-        gain = mean / spread
-        unknown = self.within + self.between
-        squares = self.query.square()
-        fit = squares @ (1 / spread - 1 / unknown[:, None]).mT - 2 * self.query @ gain.mT
-        cost = (mean * gain + (spread / unknown[:, None]).log()).mT
-        return -(fit + self.query_seen @ cost) / 2
-
     def variational(self, members: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         """Variational scores [T, N_Q, C], and log normalisers of the beliefs [T, C]."""
         mean, variance = self.belief(members, weights)
@@ -188,47 +178,69 @@ def principal_rows(
     return pad(out, (0, missing)), seen, pad(values / counts[:, None], (0, missing))
 
 
-def learn_profile(
-    base: MultiViewData, projection: Projection, way: int, components: int, seed: int
-) -> Profile | None:
-    """Learn shares from scaled base samples; None where nothing is outside or nothing to be found.
+@dataclass(frozen=True)
+class Fold:
+    """Base classes that play new ones, and the components of the others; of some views alone."""
 
-    Some base classes, as many as a task has or a quarter, play new ones, and the components are
-    those of the others.
+    unknown: MultiViewData
+    projection: Projection
+    smallest: int  # rows of a class in pretended tasks
+
+
+def wide_views(projection: Projection) -> list[int]:
+    """Views that have more features than components."""
+    return [v for v, axes in enumerate(projection.axes) if axes.shape[0] > axes.shape[1]]
+
+
+def play_new(
+    base: MultiViewData, views: list[int], way: int, components: int, seed: int
+) -> list[Fold]:
+    """Let some base classes, as many as a task has or a quarter, play new ones, fold by fold.
+
+    Of scaled base samples and the views at these positions; nothing where there are too few.
     """
-    wide = [v for v, axes in enumerate(projection.axes) if axes.shape[0] > axes.shape[1]]
-    if not wide:
-        return None
-    seen = base.mask[:, wide].any(1)
-    if not seen.any():
-        return None
-    rows = thinned(base[seen].select_views([base.view_names[view] for view in wide]), MOST_ROWS)
+    seen = base.mask[:, views].any(1)
+    if not views or not seen.any():
+        return []
+    rows = thinned(base[seen].select_views([base.view_names[view] for view in views]), MOST_ROWS)
     sizes = np.bincount(rows.codes)
     smallest = max(2, int(np.quantile(sizes, 0.25)))
     among = np.flatnonzero(sizes >= smallest)
     n_novel = min(len(sizes) - 1, len(among), max(way, len(sizes) // 4))
     if n_novel < 2:
+        return []
+    return [
+        Fold(division.unknown, fit_projection(division.known, components), smallest)
+        for division in divide(rows, n_novel, FOLDS, "directions", seed, among=among)
+    ]
+
+
+def learn_profile(
+    folds: Sequence[Fold], views: Sequence[int], way: int, seed: int
+) -> Profile | None:
+    """Learn shares from classes that play new ones, in these views; None where nothing is found."""
+    if not folds:
         return None
-    way = min(way, n_novel)
-    counts = sorted({min(count, smallest) for count in ROWS_PER_CLASS})
-    folds = divide(rows, n_novel, FOLDS, "directions", seed, among=among)
+    way = min(way, len(folds[0].unknown.classes))
+    counts = sorted({min(count, folds[0].smallest) for count in ROWS_PER_CLASS})
     found = []
-    for division in folds:
-        known = fit_projection(division.known, components)
-        tensors = ViewTensors.of(division.unknown, dtype=torch.float64)
+    for fold in folds:
+        tensors = ViewTensors.of(fold.unknown, dtype=torch.float64)
         for kind, count in product(KINDS, counts):
             task = TaskSpec(way=way, shot=1, queries=count - 1, query_counts=kind)
-            episodes = EpisodeSampler(division.unknown, task, seed=seed).draw(0, TASKS)
+            episodes = EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS)
             batch = tensors.gather(episodes)
-            found.append(torch.stack([shares_of(batch, v, known) for v in range(len(wide))]))
-    table = torch.stack(found).reshape(-1, len(counts), len(wide), 3, DIRECTIONS).mean(0)
+            found.append(
+                torch.stack([shares_of(batch, v, fold.projection) for v in range(len(views))])
+            )
+    table = torch.stack(found).reshape(-1, len(counts), len(views), 3, DIRECTIONS).mean(0)
     within, between, rest = table.unbind(2)  # [R, views, J]
-    kept = [v for v in range(len(wide)) if float(rest[-1, v, 0]) > LEAST_REST]
+    kept = [v for v in range(len(views)) if float(rest[-1, v, 0]) > LEAST_REST]
     between = between.clamp(min=0)[:, kept]
     if not bool((between > 0).any()):
         return None
     return Profile(
-        views=tuple(wide[v] for v in kept),
+        views=tuple(views[v] for v in kept),
         way=way,
         rows=torch.tensor(counts, dtype=torch.float64).log(),
         within=within[:, kept].clamp(min=LEAST_WITHIN),

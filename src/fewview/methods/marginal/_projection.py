@@ -6,7 +6,7 @@ Fitted on base samples only, view by view, so that a view never changes what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,6 +30,10 @@ class Projection:
 
     axes: tuple[Tensor, ...]  # per view [width, components]
     shift: tuple[Tensor, ...]  # per view [components]; a sample becomes x @ axes - shift
+    # What empty cells need: means of base rows, per view [width], and the variance of a direction
+    # outside the axes, per view []. A model of an earlier version has neither.
+    centre: tuple[Tensor, ...] = ()
+    spare: tuple[Tensor, ...] = ()
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -42,6 +46,24 @@ class Projection:
         return cls(
             tuple(torch.eye(width, dtype=torch.float64) for width in dims),
             tuple(torch.zeros(width, dtype=torch.float64) for width in dims),
+        )
+
+    def with_rest(self, variances: Tensor) -> Projection:
+        """The same with a centre and a rest, from variances of components [d] where it has none.
+
+        The centre then lies in the axes, and outside them rows vary as along the last component.
+        """
+        if self.centre:
+            return self
+        parts = torch.split(variances, list(self.dims))
+        sizes = [axes[:, 0].square().sum() for axes in self.axes]  # of every axis, squared
+        return replace(
+            self,
+            centre=tuple(
+                axes @ shift / size
+                for axes, shift, size in zip(self.axes, self.shift, sizes, strict=True)
+            ),
+            spare=tuple(part.min() / size for part, size in zip(parts, sizes, strict=True)),
         )
 
     def apply(self, views: Sequence[Tensor], mask: Tensor) -> Tensor:
@@ -64,15 +86,31 @@ def fit_projection(data: MultiViewData, components: int) -> Projection:
     A view that no sample has, or that is constant, keeps one axis, so that every view has a place;
     another has at most `components`.
     """
-    axes, shifts = [], []
+    axes, shifts, centres, spares = [], [], [], []
     for index, block in enumerate(data.views.values()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
         found, mean = _principal_axes(rows, components)
-        spread = ((rows - mean) @ found).var(axis=0).sum() if len(rows) else 0.0
+        along = ((rows - mean) @ found).var(axis=0) if len(rows) else np.zeros(found.shape[1])
+        spread = along.sum()
+        spares.append(torch.tensor(_spare(rows, along), dtype=torch.float64))
+        centres.append(torch.from_numpy(np.ascontiguousarray(mean)))
         found = found / np.sqrt(spread) if spread > 0 else found
         axes.append(torch.from_numpy(np.ascontiguousarray(found)))
         shifts.append(torch.from_numpy(mean @ found))
-    return Projection(tuple(axes), tuple(shifts))
+    return Projection(tuple(axes), tuple(shifts), tuple(centres), tuple(spares))
+
+
+def _spare(rows: FloatArray, along: FloatArray) -> float:
+    """Variance of rows [n, width] in a direction outside their axes, which have variances [c].
+
+    Where the axes explain all that base rows differ by (there are few rows), rows of others may
+    still lie outside: as far as along the last axis.
+    """
+    outside = rows.shape[1] - len(along)
+    if outside == 0 or not len(rows):
+        return 0.0
+    rest = float(rows.var(axis=0).sum() - along.sum())
+    return rest / outside if rest > 1e-9 * along.sum() else float(along.min())
 
 
 def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.engine._explaining import Explanation
-from fewview.methods.marginal._model import Gaussians, predictive_scores, unique_patterns, view_sums
-from fewview.methods.marginal._rounds import MarginalState, Rule, evidence_of
+from fewview.methods.marginal._model import Gaussians, unique_patterns, view_sums
+from fewview.methods.marginal._rounds import MarginalState, Rule, score_alone
 from fewview.numerics._batch import EpisodeBatch
 
 
@@ -29,9 +29,10 @@ def explain_queries(batch: EpisodeBatch, state: MarginalState, rule: Rule) -> Ex
     variants = torch.cat([mask[None], mask & eye[:, None], mask & ~eye[:, None]])  # [1+2V, N, V]
     repeated = tuple(view.repeat(1, len(variants), 1) for view in batch.query)
     asked = replace(batch, query=repeated, query_mask=variants.reshape(1, -1, n_views))
-    evidence = evidence_of(asked, state, replace(rule, structure="full"))
-    members = batch.one_hot()
-    scores = predictive_scores(evidence, members)[0].double() * state.settings.calibration
+    # By themselves, whatever the settings: the scores that directions of the task have no part in.
+    plain = replace(rule, structure="full", scoring="predictive", transductive=False)
+    _, members, scores = score_alone(asked, state, plain)
+    scores = scores[0].double() * state.settings.calibration
     scores = scores - scores.mean(-1, keepdim=True)
     scores = scores.reshape(1 + 2 * n_views, n_query, batch.way)
     whole, alone, without = scores[0], scores[1 : 1 + n_views], scores[1 + n_views :]

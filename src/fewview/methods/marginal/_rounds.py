@@ -14,6 +14,7 @@ from torch.nn.functional import logsigmoid
 
 from fewview.engine._state import State
 from fewview.methods.marginal._covariances import Moments
+from fewview.methods.marginal._empty_cells import fill_cells, has_empty_cells, see_cells
 from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
@@ -26,6 +27,7 @@ from fewview.methods.marginal._model import (
 )
 from fewview.methods.marginal._outside import Profile, find_outside
 from fewview.methods.marginal._projection import Projection
+from fewview.methods.marginal._remainder import Remainder
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._sinkhorn import balanced_softmax
@@ -43,7 +45,10 @@ LOOSE = 1e-3
 # development sets (docs/marginal.md).
 EVEN = 0.9
 PSEUDO = 2.0
-EVIDENCE, DOUBT = 0.5, 1.0
+EVIDENCE, DOUBT = 0.2, 4.0
+# What is left over of supports and queries counts so much in the rounds, where directions of the
+# task say part of it again; chosen on the same sets.
+REPEATED = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,14 @@ class MarginalState(State):
         model: mean and covariances.
         settings: with which queries are scored.
         profile: of directions outside the projection; None where there are none to be used.
+        remainder: what is outside, for queries by themselves; likewise.
     """
 
     projection: Projection
     model: Gaussians
     settings: Settings
     profile: Profile | None = None
+    remainder: Remainder | None = None
 
 
 @dataclass(frozen=True)
@@ -96,14 +103,37 @@ def evidence_of(
     batch: EpisodeBatch, state: MarginalState, rule: Rule, kept: Kept | None = None
 ) -> Evidence:
     """What the samples of some scaled tasks say about class means."""
-    support = state.projection.apply(batch.support, batch.support_mask)
-    query = state.projection.apply(batch.query, batch.query_mask)
+    found, kept = batch, Kept(room=0) if kept is None else kept
+    empty = has_empty_cells((*batch.support, *batch.query))
+    if empty and rule.structure == "imputed":
+        found, empty = filled_cells(batch, state), False
+    elif empty:
+        known = (tuple(map(torch.nan_to_num, views)) for views in (batch.support, batch.query))
+        found = replace(batch, support=next(known), query=next(known))
+    support = state.projection.apply(found.support, batch.support_mask)
+    query = state.projection.apply(found.query, batch.query_mask)
     support_mask, query_mask = batch.support_mask, batch.query_mask
     if rule.structure == "imputed":
         support = filled_in(state.model, support, support_mask)
         query = filled_in(state.model, query, query_mask)
         support_mask, query_mask = torch.ones_like(support_mask), torch.ones_like(query_mask)
-    return gather_evidence(state.model, support, query, support_mask, query_mask, rule.rank, kept)
+    out = gather_evidence(state.model, support, query, support_mask, query_mask, rule.rank, kept)
+    if not empty:
+        return out
+    views = batch.support_mask.any((0, 1)) | batch.query_mask.any((0, 1))
+    return see_cells(out, state.model, kept.root(state.model, views), completed(state), batch)
+
+
+def completed(state: MarginalState) -> Projection:
+    """The projection with what empty cells need; earlier versions did not learn it."""
+    return state.projection.with_rest((state.model.within + state.model.between).diagonal())
+
+
+def filled_cells(batch: EpisodeBatch, state: MarginalState) -> EpisodeBatch:
+    """The tasks with conditional means in empty cells, as they are without any."""
+    if not has_empty_cells((*batch.support, *batch.query)):
+        return batch
+    return fill_cells(batch, completed(state), state.model)
 
 
 def score_alone(
@@ -111,13 +141,20 @@ def score_alone(
 ) -> tuple[Evidence, Tensor, Tensor]:
     """What the samples say, supports' weights, and the scores of every query by itself."""
     evidence, members = evidence_of(batch, state, rule, kept), batch.one_hot()
-    if state.profile is not None and rule.structure == "full" and together(batch.n_query, rule):
-        # These come from all rows of the task, so they take part in the rounds only.
-        outside = find_outside(batch, state.projection, state.profile)
-        evidence = replace(evidence, outside=outside)
     if rule.scoring == "predictive":
-        return evidence, members, predictive_scores(evidence, members)
-    return evidence, members, variational_scores(evidence, posterior(evidence, members))[0]
+        scores = predictive_scores(evidence, members)
+    else:
+        scores = variational_scores(evidence, posterior(evidence, members))[0]
+    if rule.structure != "full" or (state.profile is None and state.remainder is None):
+        return evidence, members, scores
+    if state.remainder is not None:
+        more = state.remainder.predictive(batch, state.projection)
+        evidence, scores = replace(evidence, remainder=more), scores + more
+    if state.profile is not None and together(batch.n_query, rule):
+        # These come from all rows of the task, so they take part in the rounds only.
+        outside = find_outside(filled_cells(batch, state), state.projection, state.profile)
+        evidence = replace(evidence, outside=outside)
+    return evidence, members, scores
 
 
 def together(n_query: int, rule: Rule) -> bool:
@@ -131,8 +168,6 @@ def score_together(
     """Use the queries together where that is wanted and possible; calibrate."""
     if not together(scores.shape[1], rule):
         return settings.calibration * scores
-    if evidence.outside is not None:
-        scores = scores + evidence.outside.predictive(members)
     given = (evidence, members, scores, settings, rule.n_iter)
     if settings.balance is not None:
         return settings.calibration * _rounds(*given, settings.balance)[0]
@@ -184,6 +219,9 @@ def _rounds(
         if evidence.outside is not None:
             more, rest = evidence.outside.variational(members, weights)
             scores, normaliser = scores + more, normaliser + rest
+        if evidence.remainder is not None:
+            more = REPEATED * evidence.remainder
+            scores, normaliser = scores + more, normaliser + (weights * more).sum(1)
         masses = r.sum(1)
         prior = -n_query * math.log(way) if balance is not None else log_dirichlet(masses)
         out[open_tasks], before, ends[open_tasks] = scores, r, potentials

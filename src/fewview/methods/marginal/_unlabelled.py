@@ -45,6 +45,32 @@ def gaussians_alone(rows: MultiViewData, components: int) -> tuple[Projection, G
     return projection, Gaussians(moments.mean, within, (1 - WITHIN_SHARE) * total, moments.dims)
 
 
+def beside(
+    known: tuple[Projection, Gaussians], new: tuple[Projection, Gaussians]
+) -> tuple[Projection, Gaussians]:
+    """Two models of different views side by side, which say nothing about each other."""
+    (first, one), (second, two) = known, new
+    first = first.with_rest((one.within + one.between).diagonal())
+    projection = Projection(
+        first.axes + second.axes,
+        first.shift + second.shift,
+        first.centre + second.centre,
+        first.spare + second.spare,
+    )
+    return projection, Gaussians(
+        torch.cat([one.mean, two.mean]),
+        _block_diagonal(one.within, two.within),
+        _block_diagonal(one.between, two.between),
+        one.dims + two.dims,
+    )
+
+
+def _block_diagonal(first: Tensor, second: Tensor) -> Tensor:
+    out = first.new_zeros(len(first) + len(second), len(first) + len(second))
+    out[: len(first), : len(first)], out[len(first) :, len(first) :] = first, second
+    return out
+
+
 def oas_shrinkage(covariance: Tensor, n: int) -> float:
     """Share of a sphere, 0 to 1, in the best estimate of a covariance [d, d] of n Gaussian rows."""
     width = len(covariance)

@@ -1,0 +1,1 @@
+"""The one command that stays: a local page until it is stopped."""

@@ -1,0 +1,155 @@
+"""Sets of classes that hold the truth with a stated probability (conformal prediction).
+
+A set has the classes that are less than a limit below the most probable one, in log-probability.
+The limit comes from tasks in which base classes play new ones: it is a quantile of how far their
+true class was below, for every pattern of views that occurs often enough, else for the number of
+views (Mondrian conformal prediction, Vovk et al. 2005), such that it holds for a class that was
+left out (`honest_quantiles`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewview.engine._contract import Contract
+from fewview.engine._state import State
+from fewview.engine.open_world._playing import with_gaps
+from fewview.engine.open_world._rejection import LEVELS, honest_quantiles
+from fewview.episodes._pretended import divide, thinned
+from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._task import TaskSpec
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.ground._memory import LRUCache, cached
+from fewview.samples._data import MultiViewData
+
+N_FOLDS, EPISODES, QUERIES = 6, 6, 15
+# Nobody knows the shares of classes among queries.
+SHARES = ("balanced", "dirichlet:2")
+# A pattern of views, or a number of them, with fewer queries is judged by more queries.
+FEWEST_QUERIES = 100
+MOST_SAMPLES = 6000
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SetLimits(State):
+    """How far below the most probable class the true one was, by views.
+
+    Attributes:
+        patterns: those with limits of their own, bool [P, V].
+        of_patterns: their limits at `LEVELS` of mistakes, [P, levels].
+        of_counts: for queries with 1, 2, ... views, [V, levels].
+        way: classes of the tasks they are from.
+        shot: supports of a class.
+    """
+
+    patterns: Tensor
+    of_patterns: FloatArray
+    of_counts: FloatArray
+    way: int
+    shot: int
+
+    def at(self, coverage: float, mask: NDArray[np.bool_]) -> FloatArray:
+        """Limits of queries with these views, bool [n, V]: [n]."""
+        mask = mask[:, : len(self.of_counts)]  # without views that only supports have
+        rows = self.of_counts[np.maximum(mask.sum(1), 1) - 1]
+        for pattern, limits in zip(self.patterns.numpy(), self.of_patterns, strict=True):
+            rows = np.where((mask == pattern).all(1)[:, None], limits, rows)
+        return np.array([np.interp(1 - coverage, LEVELS, row) for row in rows], dtype=np.float64)
+
+
+def check_coverage(coverage: Any) -> None:
+    """Refuse what is no probability of holding the truth."""
+    number = isinstance(coverage, (int, float, np.floating)) and not isinstance(coverage, bool)
+    if not number or not 0 < coverage < 1:
+        raise FewviewError(f"coverage is {coverage!r}; give a number between 0 and 1, such as 0.9")
+
+
+def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable:
+    asked = task.way, task.shots, task.missing, task.eta
+    return base.fingerprint, type(method), method.key(), asked
+
+
+@cached(LRUCache(16), key=_question, lock=Lock())
+def learn_sets(method: Contract, base: MultiViewData, task: TaskSpec) -> SetLimits:
+    """Learn from unscaled base classes; way, shot and gaps are those of the task.
+
+    The method's automatic settings should be fixed by now.
+    """
+    sizes = np.bincount(base.codes, minlength=len(base.classes))
+    shot = min(task.shots)
+    large = np.flatnonzero(sizes >= shot + 2)
+    # With fewer known classes the model would be another one.
+    way = max(2, min(task.way, len(base.classes) // 2))
+    if len(base.classes) < way + 2 or len(large) < way:
+        raise FewviewError(
+            "sets of classes are calibrated on base classes that play new ones: at least 4 of "
+            f"them, {way} with {shot + 2} samples or more, are needed; there are "
+            f"{len(base.classes)}, {len(large)} of that size"
+        )
+    below, masks, labels = [], [], []
+    position = {label: code for code, label in enumerate(base.classes.tolist())}
+    for number, division in enumerate(divide(base, way, N_FOLDS, "sets", among=large)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewviewWarning)
+            prepared = method.prepare_base(thinned(division.known, MOST_SAMPLES), task)
+        for episodes in _tasks(division.unknown, task, way, shot, f"sets {number}"):
+            scores = method.score_episodes(division.unknown, episodes, prepared)
+            table = torch.log_softmax(scores.double(), dim=-1).numpy()
+            own = np.take_along_axis(table, episodes.query_labels[..., None], 2)[..., 0]
+            below.append((table.max(-1) - own).reshape(-1))
+            seen = episodes.query_mask & division.unknown.mask[episodes.query]
+            masks.append(seen.reshape(-1, base.n_views))
+            named = np.array([position[name] for name in episodes.class_names])
+            codes = np.take_along_axis(episodes.classes, episodes.query_labels, 1)
+            labels.append(named[codes].reshape(-1))
+    parts = np.concatenate(below), np.concatenate(masks), np.concatenate(labels)
+    return _limits(*parts, way, shot)
+
+
+def _tasks(data: MultiViewData, task: TaskSpec, way: int, shot: int, name: str) -> list[Episodes]:
+    """Balanced and uneven tasks with the gaps that queries may have."""
+    room = int(np.bincount(data.codes).min()) - shot
+    out = []
+    for shares in SHARES:
+        queries = min(QUERIES, room if shares == "balanced" else max(1, room // 2))
+        shape = replace(task, way=way, shot=shot, queries=queries, query_counts=shares)
+        try:
+            EpisodeSampler(data, shape, name=name)
+        except FewviewError:
+            continue  # classes are too small for uneven shares
+        out += with_gaps(data, shape, name, EPISODES)
+    return out
+
+
+def _limits(
+    below: FloatArray, masks: NDArray[np.bool_], labels: NDArray[np.int64], way: int, shot: int
+) -> SetLimits:
+    def limits(rows: NDArray[np.bool_]) -> FloatArray:
+        return -honest_quantiles(-below[rows], labels[rows])
+
+    kinds, kind, counts = np.unique(masks, axis=0, return_inverse=True, return_counts=True)
+    often = np.flatnonzero(counts >= FEWEST_QUERIES)
+    number = masks.sum(1)
+    everyone = np.ones(len(below), dtype=bool)
+    of_counts = []
+    for count in range(1, masks.shape[1] + 1):
+        rows = number == count
+        of_counts.append(limits(rows if rows.sum() >= FEWEST_QUERIES else everyone))
+    own = [limits(kind.reshape(-1) == place) for place in often]
+    return SetLimits(
+        patterns=torch.from_numpy(kinds[often]),
+        of_patterns=np.array(own).reshape(len(often), len(LEVELS)),
+        of_counts=np.array(of_counts),
+        way=way,
+        shot=shot,
+    )

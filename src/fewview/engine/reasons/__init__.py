@@ -1,0 +1,1 @@
+"""How do reasons look? An explanation as HTML, for notebooks and for pages."""

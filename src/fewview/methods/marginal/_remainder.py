@@ -1,0 +1,141 @@
+"""What the components of base classes leave over of a row, as evidence about a query by itself.
+
+New classes may differ where base classes do not: in new words. One support shows few of them, so
+the remainder of a view is believed as little as base classes that play new ones teach: rows are
+Gaussian around class means in some number of directions, all alike, and class means have a share
+of the variance. The three numbers that say so follow from inner products of rows, of one class and
+of different ones (`Remainder`). Lengths of remainders say how unusual a row is, not which class it
+is of, so rows are brought to length one; one that lies in the components has no remainder.
+
+`_outside.py` has directions of a whole task. They are found from all its rows, so a query by
+itself cannot have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewview.episodes._pretended import thinned
+from fewview.methods.marginal._outside import LEAST_REST, TINY, Fold
+from fewview.methods.marginal._projection import Projection
+from fewview.numerics._batch import EpisodeBatch
+
+# Rows of classes that play new ones, of which all pairs are looked at.
+MOST_ROWS = 600
+# A share between classes above this is taken for this.
+MOST_SHARED = 0.95
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """How rows of new classes lie in what the components leave over, view by view.
+
+    With x and y rows of different classes, x and z of one class, all of length one:
+
+    Attributes:
+        views: positions of the views that have such a remainder.
+        offset: mean of x'y, which all new classes have in common, [views].
+        share: of the variance 1 - offset that lies between classes, (mean of x'z - offset) /
+            (1 - offset), [views].
+        freedom: number of directions in which products vary as they do, (1 - offset)^2 over their
+            variance, [views]. Products within a class vary more than the model has it; with the
+            geometric mean of the two variances it says of a pair what a logistic regression on its
+            product says, within a fifth (text, faces, birds and digits).
+    """
+
+    views: tuple[int, ...]
+    offset: Tensor
+    share: Tensor
+    freedom: Tensor
+
+    def predictive(self, batch: EpisodeBatch, projection: Projection) -> Tensor:
+        """log N(x; m, s + C) given supports, against a class without any: [T, N_Q, C]."""
+        members = batch.one_hot()
+        out = members.new_zeros(batch.n_tasks, batch.n_query, batch.way)
+        for place, view in enumerate(self.views):
+            support, inside, known = left_over(
+                batch.support[view], batch.support_mask[..., view], view, projection
+            )
+            query, along, asked = left_over(
+                batch.query[view], batch.query_mask[..., view], view, projection
+            )
+            there = members * known[..., None]
+            counts, sums, parts = there.sum(1), there.mT @ support, there.mT @ inside
+            offset, share, freedom = (x[place] for x in (self.offset, self.share, self.freedom))
+            size = 1 - offset
+            unknown = size / freedom  # s + b
+            within, between = (1 - share) * unknown, share * unknown
+            gain = between / (between * counts + within)  # class means are gain * sums
+            spread = within + gain * within
+            products = query @ sums.mT - along @ parts.mT - offset * counts[:, None]
+            squares = sums.square().sum(-1) - parts.square().sum(-1) - offset * counts.square()
+            fit = size * (1 / spread - 1 / unknown) + gain.square() * squares / spread
+            fit = (fit + freedom * (spread / unknown).log())[:, None]
+            out = out - (fit - 2 * (gain / spread)[:, None] * products) / 2 * asked[..., None]
+        return out
+
+
+def left_over(
+    rows: Tensor, seen: Tensor, view: int, projection: Projection
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows [..., n, width] of a view, their components, and which of them have a remainder.
+
+    The first two are scaled so that x'y of remainders is the difference of their inner products,
+    and x'x is one. Zero where the view is not `seen` [..., n], a cell is empty or nothing is left
+    over.
+    """
+    axes = projection.axes[view]
+    whole_rows = seen & ~rows.isnan().any(-1)
+    rows = torch.where(whole_rows[..., None], rows - projection.centre[view], 0.0)
+    inside = rows @ axes
+    rows = rows * axes[:, 0].norm()  # the scalar that all axes were divided by
+    whole = rows.square().sum(-1, keepdim=True)
+    length = whole - inside.square().sum(-1, keepdim=True)
+    there = length > LEAST_REST * whole.clamp(min=TINY)
+    factor = torch.where(there, length.clamp(min=TINY).rsqrt(), 0.0)
+    return rows * factor, inside * factor, there[..., 0]
+
+
+def learn_remainder(folds: Sequence[Fold], views: Sequence[int]) -> Remainder | None:
+    """Learn from classes that play new ones, in these views; None where they do not differ."""
+    kept, table = [], []
+    for place, view in enumerate(views):
+        found = [pairs for fold in folds if (pairs := _inner_products(fold, place)) is not None]
+        if not found:
+            continue
+        same, offset, variance = torch.stack(found).mean(0)
+        if same > offset and offset < 1 - LEAST_REST:
+            share = ((same - offset) / (1 - offset)).clamp(max=MOST_SHARED)
+            kept.append(view)
+            freedom = (1 - offset).square() / variance.clamp(min=TINY)
+            table.append(torch.stack([offset, share, freedom]))
+    if not kept:
+        return None
+    return Remainder(tuple(kept), *torch.stack(table, 1))
+
+
+def _inner_products(fold: Fold, view: int) -> Tensor | None:
+    """Mean inner products of remainders of one class and of two, and their variance: [3].
+
+    None where too few rows have a remainder for that.
+    """
+    rows = thinned(fold.unknown[fold.unknown.mask[:, view]], MOST_ROWS)
+    if not len(rows):
+        return None
+    values = torch.tensor(rows.views[rows.view_names[view]], dtype=torch.float64)
+    whole, inside, there = left_over(
+        values, torch.ones(len(rows), dtype=torch.bool), view, fold.projection
+    )
+    products = (whole @ whole.mT - inside @ inside.mT)[there][:, there]
+    codes = torch.from_numpy(rows.codes)[there]
+    one_class = codes[:, None] == codes
+    pairs = one_class & ~torch.eye(len(codes), dtype=torch.bool)
+    if not bool(pairs.any()) or not bool((~one_class).any()):
+        return None
+    same, others = products[pairs], products[~one_class]
+    variance = same.std(correction=0) * others.std(correction=0)
+    return torch.stack([same.mean(), others.mean(), variance])

@@ -1,0 +1,1 @@
+"""Pages about samples: predictions, data as they are, and the local page that makes both."""

@@ -1,0 +1,59 @@
+"""What every page about samples is put into: one file, its style, its script, a strict policy.
+
+Style and colours are those of the report; a script runs only if it is the one named in the policy.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from fewview.drawing._looks import PALETTE
+from fewview.ground._markup import STYLE
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    # Everything is escaped unless it was built as markup: names in tables are anybody's.
+    return Environment(
+        loader=ChoiceLoader(
+            [PackageLoader("fewview.report.pages"), PackageLoader("fewview.report")]
+        ),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def make_page(template: str, scripts: tuple[str, ...] = ("samples.js",), **values: Any) -> str:
+    """A page from a template of this room, with the scripts that it runs."""
+    environment = _environment()
+    assert environment.loader is not None
+    texts = [environment.loader.get_source(environment, name)[0] for name in scripts]
+    return environment.get_template(template).render(
+        palette=PALETTE,
+        marks=Markup(STYLE),
+        scripts=[Markup(text) for text in texts],
+        # What the policy knows scripts by; no other script runs.
+        policy=Markup(" ".join(f"'sha256-{_digest(text)}'" for text in texts) or "'none'"),
+        **values,
+    )
+
+
+def piece(macro: str, *values: Any) -> str:
+    """A part of a page, made by a macro that pages share."""
+    return str(getattr(_environment().get_template("parts.html").module, macro)(*values))
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
