@@ -81,7 +81,7 @@ def curves(quick: bool) -> list[Curve]:
         along("tasks", "tasks", "score", (25, 50, 100, 200, 400, 800)),
         along("way", "ways", "score", (2, 4, 8, 16, 32), tasks=10),
         along("queries", "queries per class", "score", (10, 20, 40, 80, 160, 320), tasks=20),
-        along("views", "views", "score", (1, 2, 4, 8, 12), tasks=20),
+        along("views", "views", "score", (2, 4, 8, 12, 20, 30), tasks=20),
         along("width", "features of a view", "score", (16, 64, 256, 1024, 4096), tasks=10),
         along("per_class", "base samples", "prepare", (50, 200, 800, 3200, 12800)),
         along(

@@ -1,7 +1,7 @@
 """The table of `make bench`: how fast every job is, against its floor and the reference solver.
 
 CPU:  python benchmarks/table.py
-GPU:  PYTHONPATH=src:benchmarks python benchmarks/table.py --device cuda --max-memory 16
+GPU:  PYTHONPATH=src:benchmarks python benchmarks/table.py --device cuda
 
 Jobs are timed one after the other in one run, so that they share the state of the machine: episode
 building, base statistics, the methods on the same episodes, then whole tables. With a GPU the same
@@ -448,7 +448,7 @@ def main() -> None:
     )
     options.add_argument("--repeats", type=int, default=2, help="runs of which the best counts")
     options.add_argument("--agree", type=int, default=100, help="episodes compared with the CPU")
-    options.add_argument("--max-memory", type=float, default=1.0, help="GiB per batch of tasks")
+    options.add_argument("--max-memory", type=float, default=None, help="GiB per batch of tasks")
     options.add_argument("--skip-reference", action="store_true")
     options.add_argument("--tables", action="store_true", help="every table whose data are there")
     options.add_argument("--no-tables", action="store_true")

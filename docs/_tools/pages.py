@@ -47,6 +47,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "evidence",
         "performance",
         "cluster",
+        "large-tables",
     ),
     "Build": ("contributing", "architecture", "add-a-method", "comparison"),
     "Look up": ("reference/index", "reference/commands", "changelog"),

@@ -3,6 +3,7 @@
 import re
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import fewview.ground._draws as view_random
 import fewview.numerics._tensor_draws as method_random
 from fewview import EpisodeBatch, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
 from fewview.engine._checks import check_method, synthetic_data
+from fewview.engine._contract import Contract
 from fewview.engine._method import Method, compare_alone
 from fewview.engine._registry import expand, get_entry, names, register
 from fewview.engine._state import State, Tags
@@ -227,6 +229,21 @@ def test_batches_split_by_memory_do_not_matter() -> None:
         method = create("ptmap", dtype="float64", max_memory=gib)
         out.append(method.score_episodes(novel, episodes, method.prepare_base(base, task)))
     assert torch.allclose(*out, atol=1e-6)
+
+
+@pytest.mark.parametrize(("card", "gib"), [(139, 16.0), (8, 4.0)])
+def test_the_budget_of_a_batch_follows_from_the_kind_of_device(
+    monkeypatch: pytest.MonkeyPatch, card: int, gib: float
+) -> None:
+    shape = (5, 75, {"a": 100}, 5)
+    here = create("proto").batch_size(*shape)
+    assert here == create("proto", max_memory=1.0).batch_size(*shape)
+    monkeypatch.setattr(Contract, "torch_device", property(lambda _: torch.device("cuda")))
+    properties = SimpleNamespace(total_memory=card * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    there = create("proto").batch_size(*shape)
+    assert there == create("proto", max_memory=gib).batch_size(*shape) > here
+    assert create("proto", max_memory=1.0).batch_size(*shape) == here
 
 
 # ---------------------------------------------------------------------------- padding

@@ -267,7 +267,7 @@ def test_the_usual_task_of_a_long_stream() -> None:
         classes={label: 10**6 * count for label, count in stream.classes.items()},
         patterns={mask: 10**6 * count for mask, count in stream.patterns.items()},
     )
-    long = longer._skeleton()
+    long = longer.skeleton()
     assert len(long) < 20_000
     assert set(long.classes.tolist()) == set(range(12))
     assert long.missing_rate == pytest.approx(data.missing_rate, abs=0.01)

@@ -491,7 +491,7 @@ def test_the_entrance_needs_no_fewview_to_be_read() -> None:
     )
     sent = dumps(worker_side.make_entrance())
     out = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=True)
-    assert out.stdout.split() == [b"fewview_cells"]
+    assert out.stdout.split() == [b"fewview_work"]
     assert os.linesep.encode() in out.stdout
 
 

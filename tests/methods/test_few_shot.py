@@ -15,7 +15,13 @@ from fewview.methods.paddle import partition
 from fewview.methods.ptmap import power_transform, transport
 from fewview.methods.rfs import logistic_regression
 from fewview.methods.tim import alternate, logits, objective_slope
-from fewview.numerics._distances import class_means, isometric, squared_distances, unit_rows
+from fewview.numerics._distances import (
+    MovedUnitRows,
+    class_means,
+    isometric,
+    squared_distances,
+    unit_rows,
+)
 from fewview.numerics._sinkhorn import sinkhorn
 
 
@@ -61,10 +67,27 @@ def test_match_weights_supports() -> None:
     assert torch.allclose(scores.exp().sum(-1), torch.ones(()).double())
 
 
+def unit(query: torch.Tensor) -> MovedUnitRows:
+    return MovedUnitRows.of([query[..., :1], query[..., 1:]])
+
+
+def test_moved_unit_rows_are_what_they_say() -> None:
+    views = [torch.randn(2, 5, 3).double(), torch.randn(2, 5, 4).double()]
+    for view in views:
+        view[0, 1] = 0  # an all-zero row
+    shift, others = torch.randn(2, 1, 7).double(), unit_rows(torch.randn(2, 4, 7).double())
+    weights = torch.rand(2, 5, 4).double()
+    rows = unit_rows(torch.cat(views, -1)) + shift
+    found = MovedUnitRows.of(views).moved(shift)
+    assert torch.allclose(found.products(others), rows @ others.mT)
+    assert torch.allclose(found.cosines(others), unit_rows(rows) @ others.mT)
+    assert torch.allclose(found.sums(weights), weights.mT @ rows)
+
+
 def test_bd_cspn_by_hand() -> None:
     support = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     query = torch.tensor([[[0.8, 0.6], [0.6, 0.8], [1.0, 0.0]]])
-    found = rectified_prototypes(support, query, torch.eye(2)[None], sharpness=10.0)
+    found = rectified_prototypes(support, unit(query), torch.eye(2)[None], sharpness=10.0)
     w = np.exp([0.0, 10 * (0.8 - 1), 0.0])  # the support, then queries 0 and 2
     wanted = (
         w[0] * np.array([1, 0]) + w[1] * np.array([0.8, 0.6]) + w[2] * np.array([1, 0])
@@ -75,7 +98,7 @@ def test_bd_cspn_by_hand() -> None:
 def test_bd_cspn_keeps_the_most_confident_and_empty_classes() -> None:
     support = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     query = torch.tensor([[[0.8, 0.6], [1.0, 0.1], [1.0, 0.0]]])
-    found = rectified_prototypes(support, query, torch.eye(2)[None], 10.0, n_pseudo=1)
+    found = rectified_prototypes(support, unit(query), torch.eye(2)[None], 10.0, n_pseudo=1)
     assert torch.allclose(found[0, 0], torch.tensor([1.0, 0.0]), atol=1e-6)
     assert torch.equal(found[0, 1], support[0, 1])
 

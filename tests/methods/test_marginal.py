@@ -19,7 +19,7 @@ from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatisti
 from fewview.methods.marginal._covariances import Moments
 from fewview.methods.marginal._inverse import inverse
 from fewview.methods.marginal._marginal import MarginalState
-from fewview.methods.marginal._model import Gaussians, Kept, gather_evidence
+from fewview.methods.marginal._model import Gaussians, Kept, evidence_of_many, gather_evidence
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._unlabelled import gaussians_alone
 from fewview.numerics._batch import EpisodeBatch
@@ -590,3 +590,45 @@ def test_the_imputer_in_a_pipeline_of_scikit_learn() -> None:
     for wrong in ({"shrinkage": 3.0}, {"components": 0}):
         with pytest.raises(FewviewError, match=next(iter(wrong))):
             MarginalImputer(**wrong).fit(data)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.7])
+def test_the_evidence_of_many_patterns_is_that_of_each_alone(rate: float) -> None:
+    """Against inv(S_oo) of every pattern, by numpy; whichever side of a pattern is the smaller."""
+    rng = np.random.default_rng(3)
+    dims, rank, count = (3, 1, 4, 2, 5, 2, 3, 4), 6, 90
+    width = sum(dims)
+    rows = rng.normal(size=(60, width))
+    within, root = rows.T @ rows / 60, rng.normal(size=(width, rank))
+    masks = rng.random((count, len(dims))) >= rate
+    masks[0] = False  # somebody has nothing that the others have
+    masks[1:20] = masks[20]  # and many have the same
+    patterns, pattern = np.unique(masks, axis=0, return_inverse=True)
+    present = np.repeat(patterns, dims, axis=1)
+    samples = 100 + rng.normal(size=(count, width))  # what is missing may hold anything
+    information, evidence = evidence_of_many(
+        *map(torch.from_numpy, (within, root, samples, present, pattern.reshape(-1)))
+    )
+    for index, has in enumerate(present):
+        gain = np.linalg.solve(within[np.ix_(has, has)], root[has])
+        np.testing.assert_allclose(information[index], root[has].T @ gain, rtol=1e-8, atol=1e-9)
+        mine = pattern.reshape(-1) == index
+        wanted = samples[mine][:, has] @ gain
+        np.testing.assert_allclose(evidence[mine], wanted, rtol=1e-8, atol=1e-7)
+
+
+def test_many_views_are_scored_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(12), 12)
+    means = rng.normal(size=(12, 9, 3))
+    views = {f"v{k}": means[labels, k] + rng.normal(size=(len(labels), 3)) for k in range(9)}
+    data = MultiViewData(views, labels)
+    base, novel = data[labels < 8], data[labels >= 8]
+    task = TaskSpec(way=3, shot=1, queries=5, eta=0.4)
+    episodes = EpisodeSampler(novel, task).draw(0, 12)
+    found = []
+    for most in (0, 10**9):
+        monkeypatch.setattr("fewview.methods.marginal._model.MANY", most)
+        method = Marginal(settings="default")
+        found.append(method.score_episodes(novel, episodes, method.prepare_base(base, task)))
+    assert torch.allclose(*(torch.softmax(scores, -1) for scores in found), atol=1e-4)

@@ -15,7 +15,10 @@ def main() -> None:
 
     from fewview.cli._app import app
     from fewview.ground._errors import FewviewError, FewviewWarning
+    from fewview.ground._lazy import postpone
 
+    # scikit-learn imports both for a few of its functions: a quarter of the start of a command.
+    postpone("scipy.stats", "pandas")
     usual = warnings.formatwarning
 
     def one_line(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from fewview.cli._declared import Device, Force, takes
 from fewview.cli._text import leads_to, shows, suggest
-from fewview.ground._flags import READING
+from fewview.ground._flags import PARTS, READING
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
@@ -24,11 +24,12 @@ def read_samples(path: str, like: MultiViewData | None = None, **reading: Any) -
 
 
 @leads_to("fewview predict --model {output} --support DATA --query DATA -o predictions.csv")
-@takes(READING)
+@takes({**READING, **PARTS})
 @shows(
     "fewview fit --base base/ -o base.model", "Marginal, from a folder with one table per view",
     "fewview fit --base base.npz --method ugda:n_neighbors=2 -o base.model", "UGDA",
     "fewview fit --base base/ --shot 3 --eta 0.5 -o base.model", "for 3 shots, half missing",
+    "fewview fit --base parts/ --jobs 2 -o base.model", "a base set in parts, larger than memory",
 )  # fmt: skip
 def fit(
     base: Annotated[
@@ -77,34 +78,54 @@ def fit(
 
     The model holds statistics of the base classes, never their samples (unless asked), and no
     code: it can be shipped. Automatic settings are chosen for the task given by the options.
+
+    A base set may be larger than memory: a folder with a folder of tables for every part.
     """
     from pathlib import Path
     from time import perf_counter
 
-    from fewview.cli._bar import working
+    from fewview.cli._bar import make_progress, working
     from fewview.engine._fitted import usual_task
     from fewview.engine._registry import create
+    from fewview.ground._errors import FewviewError
     from fewview.ground._whole_files import check_output
+    from fewview.samples._parts import TableParts
     from fewview.samples._rates import check_rate
 
     check_output(output, [base], force)
     clf = create(method, device=device)
-    data = read_samples(base, **reading)
-    say(f"base set: {data}")
+    jobs, cluster = reading.pop("jobs"), reading.pop("cluster")
+    start = perf_counter()
+    stream = None
+    if TableParts.found(base):
+        from fewview.evaluate.parts._larger import gather_parts
+
+        table = TableParts.open(base, **reading)
+        say(f"base set: {table.n_samples} samples in {len(table.folders)} parts")
+        how: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "progress": make_progress()}
+        stream = gather_parts(clf, table, **how)
+        shape, data = stream.skeleton(), stream.sample.rows
+    elif cluster is not None:
+        raise FewviewError("--cluster is for a base set in parts: a folder of folders of tables")
+    else:
+        shape = data = read_samples(base, **reading)
+        say(f"base set: {data}")
     if eta is not None:
         check_rate(eta, data.n_views)
-    task = usual_task(data, way=way, shot=shot, queries=queries, eta=eta)
-    start = perf_counter()
+    task = usual_task(shape, way=way, shot=shot, queries=queries, eta=eta)
     with working(f"learning from {len(data)} samples"):
-        if data.labels is None:
+        if stream is not None:
+            clf.use_base(stream, task)
+        elif data.labels is None:
             clf.fit_unlabelled(data, task=task)
-            learnt = "learnt how samples vary; there are no labels, so no base classes"
         else:
             clf.fit_base(data, task=task)
-            learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
         if sets:
             clf.calibrate_sets()
         clf.save(output, base_rows=base_rows)
+    learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
+    if data.labels is None:
+        learnt = "learnt how samples vary; there are no labels, so no base classes"
     say(
         f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"
         f"{describe_settings(clf)}"

@@ -10,7 +10,7 @@ import typer
 from fewview.cli._declared import Device, Force, Html, takes
 from fewview.cli._fit import read_samples, say
 from fewview.cli._text import shows, suggest
-from fewview.ground._flags import READING
+from fewview.ground._flags import BLOCK, PARTS, READING
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from fewview.evaluate._divided import Divided
     from fewview.samples._data import MultiViewData
 
-# How texts begin that spreadsheets run.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
-@takes(READING)
+@takes({**READING, **BLOCK, **PARTS})
 @shows(
     "fewview predict --data tables/ --labels group --new A,B,C -o predictions.csv",
     "one folder with everything: known classes, a few of A, B and C, and unlabelled samples",
@@ -35,6 +33,8 @@ FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
     "queries may be of base classes too",
     "fewview predict --method proto --support support.npz --query query.npz -o p.parquet",
     "without a model of base classes",
+    "fewview predict --model base.model --support support/ --query parts/ -o p.parquet --jobs 2",
+    "queries in parts, larger than memory: one folder of tables per part",
 )  # fmt: skip
 def predict(
     output: Annotated[
@@ -141,17 +141,27 @@ def predict(
 
     With --data, one folder or file is divided into known classes, supports and queries; the method
     is chosen on the known classes, and how many predictions will be right is told.
+
+    Where --query has a folder of tables for every part, the table may be larger than memory: the
+    output is a folder too, a part after the other, and a run that was stopped goes on.
     """
-    from fewview.ground._rows import save
-    from fewview.ground._whole_files import check_output
+    from fewview.ground._rows import as_written, save, save_columns
+    from fewview.ground._whole_files import check_output, refuse_inputs
 
     target = Path(output)
     form = FORMATS.get(target.suffix.lower())
     if form is None:
         _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
+    parted = _check_parted(query, reading, explain or html is not None)
     for place in (output, html):
         if place is not None:
-            check_output(place, [data, model, support, query], force)
+            (refuse_inputs if parted else check_output)(place, [data, model, support, query], force)
+    if parted:
+        asked = {"reject": reject, "reject_label": reject_label, "alone": alone, "sets": sets,
+                 "safe": spreadsheet_safe, "device": device}  # fmt: skip
+        _predict_parts(model, method, support, str(query), target, classes, reading, asked)
+        return
+    reading = {name: reading[name] for name in READING}
     advice = divided = None
     if data is not None:
         if model or support or query:
@@ -162,13 +172,13 @@ def predict(
         clf, samples = _from_parts(model, method, support, query, reject, classes, device, reading)
     samples = samples.like(clf.prepared_.reference, query or "queries")
     _tell_unused(clf, samples)
-    rows = clf.predictions(samples, reject, reject_label, alone=alone, sets=sets)
+    columns = clf.prediction_columns(samples, reject, reject_label, alone=alone, sets=sets)
     reasons = clf.explain(samples.with_labels(None)) if explain else None
-    safe = spreadsheet_safe and form == "csv"
-    written = [_written(row, form, safe) for row in rows]
-    save(written, list(written[0]) if written else [], form, target)
-    print(f"written: {output} ({len(rows)} predictions, {len(clf.classes_)} classes)")
+    save_columns(as_written(columns, form, spreadsheet_safe), target)
+    count = len(columns["id"])
+    print(f"written: {output} ({count} predictions, {len(clf.classes_)} classes)")
     if html is not None:
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         _write_page(html, clf, samples, rows, alone)
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
@@ -177,11 +187,11 @@ def predict(
         reasons.save(picture)
         print(f"written: {table}")
         print(f"written: {picture}")
-    _tell_accuracy(rows, samples, clf.classes_.tolist(), reject is not None)
+    _tell_accuracy(columns, samples, clf.classes_.tolist(), reject is not None)
     if divided is not None:
         from fewview.evaluate._divided import expectation
 
-        best = [max(row[f"p_{label}"] for label in clf.classes_.tolist()) for row in rows]
+        best = [*map(max, *(columns[f"p_{label}"] for label in clf.classes_.tolist()))]
         say(expectation(advice, divided, sum(best) / len(best)))
     if not explain:
         suggest("the same with --explain, for the reasons behind every prediction")
@@ -260,31 +270,85 @@ def _from_parts(
             "give --query with the samples to classify (and --model and --support), or --data with "
             "one folder or file that holds everything"
         )
-    clf = _classifier(model, method, device)
-    if reject is not None and clf.base is None:
-        _refuse(
-            "--reject: a threshold for rejecting is set on base classes and there are none; give "
-            "--model with what 'fewview fit' learnt from some"
-        )
-    like = None if clf.base is None else clf.base.prepared.reference
-    samples = None
-    if support is not None:
-        supports = read_samples(support, like, **reading)
-        if supports.labels is None:
-            _refuse(
-                f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
-                "id and label; in a file, name what holds them with --labels"
-            )
+    clf = _classifier(model, method, device, reject)
+    supports, samples = _read_supports(clf, support, reading), None
+    if supports is not None:
         if clf.base is None:
             samples = _read_queries(query, reading)
             supports, samples = _read_alike(supports, samples)
         clf.fit(supports, classes=classes)
-    elif not hasattr(clf, "support_"):
-        _refuse("give --support: a few labelled samples of every class")
     if samples is None:
         samples = _read_queries(query, reading, clf.prepared_.reference)
     _tell_empty(clf, samples, "the supports" if clf.base is None else "the base set")
     return clf, samples
+
+
+def _check_parted(query: str | None, reading: dict[str, Any], explain: bool) -> bool:
+    """Whether queries come in parts; what goes with parts alone is refused elsewhere."""
+    from fewview.samples._parts import TableParts
+
+    parted = TableParts.found(query)
+    given = [name for name in ("block", "cluster") if reading[name] is not None]
+    if given and not parted:
+        _refuse(
+            f"--{given[0]} is for queries in parts: a folder --query that has a folder of tables "
+            "for every part"
+        )
+    if parted and explain:
+        _refuse(
+            "--explain and --html are for queries that fit into memory; give some by themselves"
+        )
+    return parted
+
+
+def _predict_parts(
+    model: str | None,
+    method: str | None,
+    support: str | None,
+    query: str,
+    target: Path,
+    classes: str,
+    reading: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
+    """Fit to the supports, and answer queries part by part."""
+    from fewview.cli._bar import make_progress
+    from fewview.evaluate.parts._larger import predict_parts
+    from fewview.samples._parts import TableParts
+
+    how = {name: reading[name] for name in READING}
+    clf = _classifier(model, method, asked["device"], asked["reject"])
+    supports = _read_supports(clf, support, how)
+    if supports is not None:
+        clf.fit(supports, classes=classes)
+    say(f"counting samples of {query}")
+    # Labels of queries are not looked at, and may not be there.
+    table = TableParts.open(query, **{**how, "labels": None})
+    say(f"{table.n_samples} queries in {len(table.folders)} parts")
+    rows = predict_parts(
+        clf, table, target, block=reading["block"], jobs=reading["jobs"],
+        cluster=reading["cluster"], progress=make_progress(), **asked,
+    )  # fmt: skip
+    count = f"{rows} of {table.n_samples} predictions now"
+    print(f"written: {target}/ ({count}, {len(clf.classes_)} classes)")
+
+
+def _read_supports(
+    clf: Method, support: str | None, reading: dict[str, Any]
+) -> MultiViewData | None:
+    """Labelled samples of new classes; None where the model has them already."""
+    if support is None:
+        if not hasattr(clf, "support_"):
+            _refuse("give --support: a few labelled samples of every class")
+        return None
+    like = None if clf.base is None else clf.base.prepared.reference
+    supports = read_samples(support, like, **reading)
+    if supports.labels is None:
+        _refuse(
+            f"{support}: supports have no labels; in a folder, add labels.csv with the columns "
+            "id and label; in a file, name what holds them with --labels"
+        )
+    return supports
 
 
 def _read_alike(
@@ -339,33 +403,27 @@ def _tell_unused(clf: Method, samples: MultiViewData) -> None:
             say(f"view {view!r} is only in the base set, and is not used")
 
 
-def _classifier(model: str | None, method: str | None, device: str) -> Method:
+def _classifier(model: str | None, method: str | None, device: str, reject: float | None) -> Method:
     if (model is None) == (method is None):
         _refuse("give either --model FILE (from 'fewview fit') or --method NAME")
     if model is not None:
         from fewview.engine._method import load_model
 
-        return load_model(model, device=device)
-    from fewview.engine._registry import create
+        clf = load_model(model, device=device)
+    else:
+        from fewview.engine._registry import create
 
-    return create(method or "", device=device)
-
-
-def _written(row: dict[str, Any], form: str, safe: bool) -> dict[str, Any]:
-    if form == "csv":
-        row = row | {"rejected": "true" if row["rejected"] else "false"}
-        return {_no_formula(k): _no_formula(v) for k, v in row.items()} if safe else row
-    # Numbers and the word for rejected ones do not go into one column of a parquet file.
-    return row | {"label": str(row["label"])} if form == "parquet" else row
-
-
-def _no_formula(value: Any) -> Any:
-    """Text that a spreadsheet shows and does not run."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
+        clf = create(method or "", device=device)
+    if reject is not None and clf.base is None:
+        _refuse(
+            "--reject: a threshold for rejecting is set on base classes and there are none; give "
+            "--model with what 'fewview fit' learnt from some"
+        )
+    return clf
 
 
 def _tell_accuracy(
-    rows: list[dict[str, Any]], samples: MultiViewData, classes: list[Any], rejecting: bool
+    columns: dict[str, list[Any]], samples: MultiViewData, classes: list[Any], rejecting: bool
 ) -> None:
     """The queries had labels after all: say how many were met.
 
@@ -375,22 +433,19 @@ def _tell_accuracy(
 
     if samples.labels is None:
         return
-    labelled = [
-        (row, label)
-        for row, label in zip(rows, samples.labels.tolist(), strict=True)
-        if label is not None
-    ]
+    answers = zip(columns["label"], columns["rejected"], samples.labels.tolist(), strict=True)
+    labelled = [(found, gone, label) for found, gone, label in answers if label is not None]
     # As texts: tables of words and of numbers may both have a class 1.
     known = {str(label) for label in classes}
-    strange = [(row, label) for row, label in labelled if str(label) not in known]
-    right = [str(row["label"]) == str(label) for row, label in labelled
-             if str(label) in known and not row["rejected"]]  # fmt: skip
+    strange = [(gone, label) for _, gone, label in labelled if str(label) not in known]
+    right = [str(found) == str(label) for found, gone, label in labelled
+             if str(label) in known and not gone]  # fmt: skip
     parts = []
     if strange:
         names = shorten(map(str, dict.fromkeys(label for _, label in strange)))
         text = f"{_queries(len(strange))} a label that no support has ({names})"
         if rejecting:
-            text += f", {sum(row['rejected'] for row, _ in strange)} rejected"
+            text += f", {sum(gone for gone, _ in strange)} rejected"
         parts.append(text)
     if right:
         share = f"{100 * sum(right) / len(right):.1f} %"

@@ -42,6 +42,9 @@ TUNED: dict[str, tuple[Any, ...]] = {
 }
 # The same for methods that answer queries one by one: no filling that looks at the others.
 INDUCTIVE: dict[str, tuple[Any, ...]] = {**TUNED, "padding": ("support", "base", "zero")}
+# GiB of one batch of tasks by kind of device, where nothing is said. On a GPU small batches are
+# nothing but launches; on a CPU large ones leave the cache.
+BUDGETS = {"cpu": 1.0, "cuda": 16.0}
 
 
 class Contract(Parameters, ABC):
@@ -52,7 +55,7 @@ class Contract(Parameters, ABC):
     padding: str = "episode"
     device: str = "cpu"
     dtype: str = "float32"
-    max_memory: float = 1.0
+    max_memory: float | None = None
     random_state: Any = 0
 
     name: ClassVar[str] = ""
@@ -100,7 +103,7 @@ class Contract(Parameters, ABC):
             raise FewviewError(
                 f"random_state is {state!r}; it must be a whole number, None or a RandomState"
             )
-        if not self.max_memory > 0:
+        if self.max_memory is not None and not self.max_memory > 0:
             raise FewviewError(f"max_memory is {self.max_memory}; give a positive number of GiB")
         _ = self.torch_device  # an impossible device is an error now, not when it is used
 
@@ -360,7 +363,21 @@ class Contract(Parameters, ABC):
     def batch_size(self, n_support: int, n_query: int, dims: dict[str, int], way: int) -> int:
         """Tasks that go together: a function of shapes and `max_memory`, never of free memory."""
         need = self.bytes_per_task(n_support, n_query, tuple(dims.values()), way)
-        return max(1, int(self.max_memory * 2**30 // max(need, 1)))
+        return max(1, int(self.batch_bytes // max(need, 1)))
+
+    @property
+    def batch_bytes(self) -> float:
+        """Bytes that a batch may take: `max_memory`, or what is usual on this kind of device.
+
+        A GPU gives half of what it has at most: of its memory, not of what others left free.
+        """
+        if self.max_memory is not None:
+            return self.max_memory * 2**30
+        device = self.torch_device
+        usual = BUDGETS.get(device.type, BUDGETS["cpu"]) * 2**30
+        if device.type != "cuda":
+            return usual
+        return min(usual, torch.cuda.get_device_properties(device).total_memory / 2)
 
     # ------------------------------------------------------------------ where and in what numbers
 

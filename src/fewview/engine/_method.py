@@ -76,7 +76,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         padding: how missing views are filled for methods that cannot handle them.
         device: `"cpu"`, `"cuda"` or `"auto"`.
         dtype: `"float32"` or `"float64"`.
-        max_memory: GiB that one batch of tasks may take; sets how many tasks go together.
+        max_memory: GiB that one batch of tasks may take; sets how many tasks go together. None
+            means 1 on a CPU and 16 on a GPU (half of its memory where that is less).
         random_state: seed of everything random outside an episode list; None or a `RandomState`
             draws one whenever something is learnt, as in scikit-learn.
 
@@ -414,40 +415,63 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             >>> clf.predictions({"a": {"0": 8.0}})[0]["label"]
             'dog'
         """
+        columns = self.prediction_columns(X, reject, reject_label, alone=alone, sets=sets)
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def prediction_columns(
+        self,
+        X: Any,
+        reject: float | None = None,
+        reject_label: Hashable = None,
+        *,
+        alone: bool = False,
+        sets: float | None = None,
+        together: bool = True,
+    ) -> dict[str, list[Any]]:
+        """`predictions` by column; without `together`, every query as if it were the only one.
+
+        Example:
+            >>> from fewview import Proto
+            >>> clf = Proto().fit({"a": [[0.0], [9.0]]}, ["cat", "dog"])
+            >>> clf.prediction_columns({"a": [[8.0], [1.0]]})["label"]
+            ['dog', 'cat']
+        """
         query = as_data(X, like=self.prepared_.reference if hasattr(self, "prepared_") else None)
         query = query.with_labels(None)
-        wanted = self.looks_together and (self._alone_is_quick or alone)
-        by_itself = self.proba_alone(query) if wanted else None
-        proba = self.predict_proba(query)
-        fits = None
-        gone = [False] * len(query)
+        both = together and self.looks_together and (self._alone_is_quick or alone)
+        by_itself = self.proba_alone(query) if both or not together else None
+        proba = self.predict_proba(query) if together or by_itself is None else by_itself
+        best = proba.argmax(axis=1)
+        labels = self.classes_[best].tolist()
+        gone, fits = [False] * len(query), None
         if reject is not None:
             check_reject(reject)
             fits = self.fit_shares(query)
             gone = (fits < reject).tolist()
-        unknown = None if reject is None else rejection_label(self.classes_, reject_label)
-        known = query.like(self.prepared_.reference, "query").mask
-        chosen = None if sets is None else self._sets_of(proba, np.asarray(known), sets)
-        ids = range(len(query)) if query.ids is None else query.ids.tolist()
-        classes = self.classes_.tolist()
-        rows = []
-        for row, name in enumerate(ids):
-            best = int(proba[row].argmax())
-            entry: dict[str, Any] = {"id": name, "label": unknown if gone[row] else classes[best]}
-            for code, label in enumerate(classes):
-                entry[f"p_{label}"] = round(float(proba[row, code]), 6)
-            entry["views"] = "+".join(
-                view for view, has in zip(query.view_names, query.mask[row], strict=True) if has
-            )
-            entry["rejected"] = gone[row]
-            if fits is not None:
-                entry["fit"] = round(float(fits[row]), 4)
-            if chosen is not None:
-                entry["set"] = "|".join(map(str, chosen[row]))
-            if by_itself is not None:
-                entry["probability_alone"] = round(float(by_itself[row, best]), 6)
-            rows.append(entry)
-        return rows
+            unknown = rejection_label(self.classes_, reject_label)
+            labels = [unknown if g else label for g, label in zip(gone, labels, strict=True)]
+        patterns, which = np.unique(query.mask, axis=0, return_inverse=True)
+        words = [
+            "+".join(view for view, has in zip(query.view_names, pattern, strict=True) if has)
+            for pattern in patterns.tolist()
+        ]
+        rounded = proba.round(6)
+        out = {
+            "id": [*range(len(query))] if query.ids is None else query.ids.tolist(),
+            "label": labels,
+            **{f"p_{c}": rounded[:, k].tolist() for k, c in enumerate(self.classes_.tolist())},
+            "views": [words[index] for index in which.reshape(-1).tolist()],
+            "rejected": gone,
+        }
+        if fits is not None:
+            out["fit"] = [round(float(fit), 4) for fit in fits]
+        if sets is not None:
+            known = np.asarray(query.like(self.prepared_.reference, "query").mask)
+            out["set"] = ["|".join(map(str, some)) for some in self._sets_of(proba, known, sets)]
+        if both and by_itself is not None:
+            taken = by_itself[np.arange(len(best)), best]
+            out["probability_alone"] = taken.round(6).tolist()
+        return out
 
     def rejected(self, X: Any, rate: float = 0.05) -> NDArray[np.bool_]:
         """Whether queries look like none of the classes, bool [n_query].

@@ -234,7 +234,7 @@ class BaseStream:
         """
         if not self.classes:
             raise FewviewError("no base sample has been seen yet; update the stream first")
-        task = task or usual_task(self._skeleton())
+        task = task or usual_task(self.skeleton())
         dtype, device = method.torch_dtype, method.torch_device
         state, thresholds = State(), None
         if choose:
@@ -261,7 +261,7 @@ class BaseStream:
             pending=not choose,
         )
 
-    def _skeleton(self) -> MultiViewData:
+    def skeleton(self) -> MultiViewData:
         """Samples with the classes and gaps of the stream, for what depends on those alone."""
         masks = np.array(_thinned(dict(sorted(self.patterns.items())), SKELETON))
         labels = _thinned(self.classes, len(masks))

@@ -61,15 +61,17 @@ def checksums(cells: Sequence[Cell]) -> list[str]:
     return sorted({sum_ for cell in cells for sum_ in (cell.data_checksum, cell.base_checksum)})
 
 
-def make_entrance() -> Callable[..., Any]:
-    """Make the function that is sent to workers.
+def make_entrance(module: str = __name__, function: str = "compute") -> Callable[..., Any]:
+    """Make the function that is sent to workers and calls a function of fewview there.
 
     It is sent by value, since a scheduler or a worker may have another fewview or none. So it must
     not use anything of this module, and what it answers must be readable without fewview: an
-    address and either a text, why the worker is refused, or an `Answer` as bytes.
+    address and either a text, why the worker is refused, or what the function answers, as bytes.
     """
 
-    def fewview_cells(version: str, job: bytes, work: bytes, seconds: float, *data: Any) -> Any:
+    def fewview_work(version: str, *given: Any) -> Any:
+        from importlib import import_module
+
         from distributed import get_worker
 
         address = get_worker().address
@@ -82,17 +84,15 @@ def make_entrance() -> Callable[..., Any]:
         try:
             import torch  # noqa: F401
 
-            from fewview.evaluate._cluster_worker import compute
+            wanted = getattr(import_module(module), function)
         except ImportError as error:
             return address, f"{error.name or 'a library'} cannot be imported there ({error})"
-        return address, compute(address, job, work, seconds, data)
+        return address, wanted(address, *given)
 
-    return fewview_cells
+    return fewview_work
 
 
-def compute(
-    address: str, job: bytes, work: bytes, budget: float, data: tuple[MultiViewData, ...] = ()
-) -> bytes:
+def compute(address: str, job: bytes, work: bytes, budget: float, *data: MultiViewData) -> bytes:
     """Compute some cells in one thread, and begin none after `budget` seconds but the first.
 
     `job` is a pickled `Job`, `work` pickled cells and choices of settings, `data` what the client

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 import warnings
@@ -76,6 +77,35 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
     tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in raw}
     name = path.resolve().name or None
     return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
+
+
+def part_folders(path: Path) -> list[Path]:
+    """Folders of tables in a folder that has no table itself, by name: part-2 before part-10."""
+    if not path.is_dir() or _table_files(path):
+        return []
+    inside = [
+        entry for entry in path.iterdir()
+        if entry.is_dir() and entry.name[0] not in "._" and _table_files(entry)
+    ]  # fmt: skip
+
+    def place(folder: Path) -> list[Any]:
+        return [int(t) if t.isdecimal() else t for t in re.split(r"(\d+)", folder.name)]
+
+    return sorted(inside, key=place)
+
+
+def count_samples(path: Path, key: str | None = None) -> int:
+    """How many samples a folder of tables has, by its keys alone."""
+    files = _table_files(path)
+    files.pop("labels", None)
+    listed = files.pop("ids", None)
+    tables = [listed] if listed else [*files.values()]
+    key = key or _find_key(tables)
+    with kept_reader():
+        found = [read_columns(file, None, key)[0].ids for file in tables]
+    if all(ids == found[0] for ids in found[1:]):
+        return len(found[0])
+    return len(set().union(*found))
 
 
 def _find_key(files: Sequence[Path]) -> str:
@@ -204,8 +234,8 @@ def _id_reader(sources: Sequence[Keys], noted: str | None) -> Callable[[Keys], K
     kind = "int" if noted == "none" else noted
     as_text: Callable[[str], Hashable] = str
     if kind is None:
-        plain = [value for keys in sources if keys.lines is None for value in keys.ids]
-        if not any(isinstance(value, str) for value in plain):
+        plain = {type(value) for keys in sources if keys.lines is None for value in keys.ids}
+        if not any(issubclass(kind, str) for kind in plain):
             as_text = infer(value for keys in sources if keys.lines for value in keys.ids)
 
     def typed(keys: Keys) -> Keys:

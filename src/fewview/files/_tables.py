@@ -209,8 +209,10 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
         # Not read_table, which reads meaning into folder names such as year=2020.
         with ParquetFile(path) as source:
             names = list(source.schema_arrow.names)
-            # Columns of structures are chosen by leaf, so all are read and the rest is dropped.
-            table = source.read(use_threads=False)
+            # Columns of structures are chosen by leaf, so all are read and the rest is dropped;
+            # keys alone are never one.
+            alone = [key] if wanted is None and names.count(key) == 1 else None
+            table = source.read(columns=alone, use_threads=False)
     except MemoryError:
         raise
     except (ArrowException, OSError, ValueError) as error:
@@ -218,7 +220,7 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
             f"is not a parquet file, or is damaged or cut short ({error}); get it again"
         ) from error
     place = _place(names, key)
-    ids = _plain_values(table.column(place), key)
+    ids = _plain_values(table.column(0 if alone else place), key)
     if wanted == "":
         return {"ids": ids, **_parquet_features(table, names, place)}
     other = None if wanted is None else _place(names, wanted)
@@ -228,6 +230,8 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
 
 def _plain_values(column: Any, name: str) -> list[Any]:
     values: list[Any] = column.to_pylist()
+    if {*map(type, values)} <= {int, str}:  # what long tables have
+        return values
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, (bool, int, float, str, date)):
             raise FewviewError(

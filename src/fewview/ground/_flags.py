@@ -70,6 +70,24 @@ READING = {
     ),
 }
 
+# Tables in parts, a folder with a folder of tables for each.
+PARTS = {
+    "jobs": JOBS,
+    "cluster": Option(
+        "For a table in parts: work on the workers of this Dask scheduler, which see the same "
+        "files under the same names (docs/large-tables.md).",
+        metavar="ADDRESS",
+    ),
+}
+BLOCK = {
+    "block": Option(
+        "For queries in parts: neighbours that a method may look at together; 1 is every query "
+        "alone.",
+        int,
+        metavar="N",
+    ),
+}
+
 # A benchmark; names are those of the parameters of `make_grid` and `bench`.
 BENCH = {
     "base": Option("Take the base classes from this data set (name or file) instead."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -16,6 +16,9 @@ from fewview.ground._errors import FewviewError
 from fewview.ground._whole_files import replacing
 
 Row = dict[str, Any]
+Columns = dict[str, list[Any]]
+# How texts begin that spreadsheets run.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 FORMATS = ("table", "csv", "json", "parquet", "latex", "markdown")
 _LATEX = {
     "\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
@@ -120,24 +123,55 @@ def save(
 ) -> None:
     """Write rows to a file in one of `FORMATS`, whole or not at all."""
     if format == "parquet":
-        _save_parquet(rows, columns, path)
+        save_columns({name: [_flat(row.get(name)) for row in rows] for name in columns}, path)
         return
     text = render(rows, columns, format)
     with replacing(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _save_parquet(rows: Sequence[Row], columns: Sequence[str], path: str | PathLike[str]) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise FewviewError(
-            "parquet needs pyarrow: pip install 'fewview[frames]', or choose --format csv"
-        ) from None
-    table = pyarrow.table({name: [_flat(row.get(name)) for row in rows] for name in columns})
-    with replacing(path) as temporary:
-        parquet.write_table(table, temporary)
+def save_columns(columns: Mapping[str, Sequence[Any]], path: str | PathLike[str]) -> None:
+    """Write columns of plain values to a .csv, .json or .parquet file, whole or not at all."""
+    suffix = str(path).rpartition(".")[2].lower()
+    if suffix == "parquet":
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            raise FewviewError(
+                "parquet needs pyarrow: pip install 'fewview[frames]', or write a .csv file"
+            ) from None
+        table = pyarrow.table(dict(columns))
+        with replacing(path) as temporary:
+            parquet.write_table(table, temporary)
+        return
+    lines = zip(*columns.values(), strict=True)
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        if suffix == "json":
+            rows = [dict(zip(columns, line, strict=True)) for line in lines]
+            file.write(json.dumps(rows, indent=1) + "\n")
+        else:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(lines)
+
+
+def as_written(columns: Columns, form: str, safe: bool = False) -> Columns:
+    """Predictions as a file of this form has them; `safe` ones are run by no spreadsheet."""
+    out = dict(columns)
+    if form == "csv":
+        out["rejected"] = ["true" if gone else "false" for gone in columns["rejected"]]
+    elif form == "parquet":
+        # Numbers and the word for rejected ones do not go into one column of a parquet file.
+        out["label"] = [str(label) for label in columns["label"]]
+    if not safe or form != "csv":
+        return out
+    return {_no_formula(name): [*map(_no_formula, cells)] for name, cells in out.items()}
+
+
+def _no_formula(value: Any) -> Any:
+    """Text that a spreadsheet shows and does not run."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 def _flat(value: Any) -> Any:

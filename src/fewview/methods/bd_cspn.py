@@ -13,11 +13,11 @@ from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, overall_mean, unit_rows
+from fewview.numerics._distances import MovedUnitRows, class_means, overall_mean, unit_rows
 
 
 def rectified_prototypes(
-    support: Tensor, query: Tensor, members: Tensor, sharpness: float, n_pseudo: int = 0
+    support: Tensor, query: MovedUnitRows, members: Tensor, sharpness: float, n_pseudo: int = 0
 ) -> Tensor:
     """Class means p' over supports and pseudo-labelled queries, weighted: [tasks, way, width].
 
@@ -25,18 +25,18 @@ def rectified_prototypes(
     p_c; p'_c = sum_i w_i z_i over the members of c with w_i ~ exp(sharpness * cos(z_i, p_c)). Of
     every class, `n_pseudo` queries of the largest cosine count, or all where it is 0.
     """
-    prototypes = unit_rows(class_means(support, members)).transpose(1, 2)  # [T, D, K]
-    cosine = unit_rows(query) @ prototypes  # [T, N_Q, K]
+    prototypes = unit_rows(class_means(support, members))  # [T, K, D]
+    cosine = query.cosines(prototypes)  # [T, N_Q, K]
     way = members.shape[2]
     chosen = torch.nn.functional.one_hot(cosine.argmax(-1), way).to(cosine)
-    if 0 < n_pseudo < query.shape[1]:
+    if 0 < n_pseudo < cosine.shape[1]:
         confidence = torch.where(chosen > 0, cosine, -torch.inf)
         limit = confidence.topk(n_pseudo, dim=1).values[:, -1:]  # [T, 1, K]
         chosen = chosen * (confidence >= limit).to(chosen)
-    everyone = torch.cat((members, chosen), dim=1)
-    cosine = torch.cat((unit_rows(support) @ prototypes, cosine), dim=1)
-    weights = everyone * torch.exp(sharpness * (cosine - 1))
-    return class_means(torch.cat((support, query), dim=1), weights)
+    own = members * torch.exp(sharpness * (unit_rows(support) @ prototypes.mT - 1))
+    others = chosen * torch.exp(sharpness * (cosine - 1))
+    weight = (own.sum(1) + others.sum(1)).clamp(min=1e-30)[..., None]
+    return (own.mT @ support + query.sums(others)) / weight
 
 
 @register("bd-cspn")
@@ -76,13 +76,15 @@ class BDCSPN(Method):
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Cosine to the rectified prototypes, times the sharpness."""
-        support, query = (unit_rows(part) for part in batch.concatenated())
+        support = unit_rows(torch.cat(batch.support, dim=-1))
+        query = MovedUnitRows.of(batch.query)
         members = batch.one_hot()
         if batch.n_query == 1:
             prototypes = class_means(support, members)
         else:
-            query = query + overall_mean(support, members) - query.mean(1, keepdim=True)
+            even = query.factor.new_full(query.factor.shape, 1 / batch.n_query)
+            query = query.moved(overall_mean(support, members) - query.sums(even))
             prototypes = rectified_prototypes(
                 support, query, members, self.sharpness, self.n_pseudo
             )
-        return self.sharpness * unit_rows(query) @ unit_rows(prototypes).transpose(1, 2)
+        return self.sharpness * query.cosines(unit_rows(prototypes))

@@ -11,7 +11,7 @@ from fewview.engine._method import Method
 from fewview.engine._registry import register
 from fewview.engine._state import State
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means, squared_distances
+from fewview.numerics._distances import class_means
 
 
 @register("proto")
@@ -37,6 +37,17 @@ class Proto(Method):
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
-        """Minus the squared distance to every class mean."""
-        support, query = batch.concatenated()
-        return -squared_distances(query, class_means(support, batch.one_hot()))
+        """Minus the squared distance to every class mean, but for what all classes share.
+
+        |q - m|^2 - |q - c|^2 = 2 (q - m).(c - m) - |c - m|^2 with m the mean of the class means c,
+        summed over views: queries, which are many and wide, are read once and never copied.
+        """
+        members = batch.one_hot()
+        total = batch.support[0].new_zeros(())
+        for support, query in zip(batch.support, batch.query, strict=True):
+            means = class_means(support, members)
+            middle = means.mean(1, keepdim=True)
+            apart = means - middle  # [T, K, d]
+            own = (apart * (2 * middle + apart)).sum(-1)[:, None]
+            total = total + 2 * (query @ apart.mT) - own
+        return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +17,58 @@ def unit_rows(features: Tensor) -> Tensor:
     """Scale rows [..., width] to unit length; all-zero rows stay zero."""
     length: Tensor = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
     return features / length.clamp(min=1e-12)
+
+
+@dataclass(frozen=True)
+class MovedUnitRows:
+    """Rows of several views side by side, at unit length and then moved; none of them is copied.
+
+    Row i is factor_i x_i + shift. Wide rows of many tasks take longer to copy than to multiply.
+
+    Attributes:
+        views: per view [tasks, n, width].
+        factor: one over the length of every row, [tasks, n, 1]; of all-zero rows, anything.
+        shift: [tasks, 1, all widths].
+    """
+
+    views: tuple[Tensor, ...]
+    factor: Tensor
+    shift: Tensor
+
+    @classmethod
+    def of(cls, views: Sequence[Tensor]) -> MovedUnitRows:
+        """Rows at unit length, not moved."""
+        lengths = torch.stack([torch.linalg.vector_norm(view, dim=-1) for view in views], -1)
+        length = torch.linalg.vector_norm(lengths, dim=-1, keepdim=True)
+        width = sum(view.shape[-1] for view in views)
+        shift = views[0].new_zeros(len(views[0]), 1, width)
+        return cls(tuple(views), 1 / length.clamp(min=1e-12), shift)
+
+    def moved(self, shift: Tensor) -> MovedUnitRows:
+        """The same rows moved by [tasks, 1, all widths]."""
+        return replace(self, shift=self.shift + shift)
+
+    def products(self, others: Tensor) -> Tensor:
+        """Inner products with other rows [tasks, k, all widths], [tasks, n, k]."""
+        start, total = 0, self.factor.new_zeros(())
+        for view in self.views:
+            total = total + view @ others[..., start : start + view.shape[-1]].mT
+            start += view.shape[-1]
+        return self.factor * total + self.shift @ others.mT
+
+    def cosines(self, others: Tensor) -> Tensor:
+        """Cosines to other rows of unit length, as `products`."""
+        found = self.products(torch.cat((others, self.shift), dim=1))
+        still = (self.factor < 1e12).to(found)  # all-zero rows have no length before they move
+        size = self.shift @ self.shift.mT
+        length = (still + 2 * found[..., -1:] - size).clamp(min=0).sqrt()
+        return found[..., :-1] / length.clamp(min=1e-12)
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """Weighted sums of the rows for weights [tasks, n, k], [tasks, k, all widths]."""
+        scaled = (weights * self.factor).mT
+        total = torch.cat([scaled @ view for view in self.views], dim=-1)
+        return total + weights.sum(1)[..., None] * self.shift
 
 
 def centred_unit_rows(features: Tensor, middle: Tensor) -> Tensor:

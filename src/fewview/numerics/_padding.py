@@ -40,23 +40,34 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
     """
     if rule not in PADDINGS:
         raise FewviewError(f"padding {rule!r} is not one of {', '.join(PADDINGS)}")
-    if bool(batch.support_mask.all()) and bool(batch.query_mask.all()):
+    # Views that somebody lacks; the others are not touched.
+    lacking = torch.stack([(~mask).flatten(0, 1).any(0) for mask in _masks(batch)]).tolist()
+    if not any(map(any, lacking)):
         return batch
     members = batch.one_hot()
-    supports: list[Tensor] = []
-    queries: list[Tensor] = []
+    supports, queries = list(batch.support), list(batch.query)
     for view, (x_s, x_q) in enumerate(zip(batch.support, batch.query, strict=True)):
+        # Gaps are zeros already, which is all that queries need under that rule.
+        fills_q = lacking[1][view] and rule != "zero"
+        if not lacking[0][view] and not fills_q:
+            continue
         m_s = batch.support_mask[..., view].to(x_s.dtype)  # [T, N_S]
         m_q = batch.query_mask[..., view].to(x_q.dtype)
         base = None if base_means is None else base_means[view].to(x_s)
         fallback = _fallback(rule, x_s, x_q, m_s, m_q, base)  # [T, d]
-        seen = members * m_s[..., None]  # [T, N_S, K]
-        known = seen.sum(1)[..., None] > 0  # [T, K, 1]
-        means = torch.where(known, class_means(x_s, seen), fallback[:, None])  # [T, K, d]
-        own = means.gather(1, batch.support_labels[..., None].expand(-1, -1, x_s.shape[-1]))
-        supports.append(torch.where(batch.support_mask[..., view, None], x_s, own))
-        queries.append(torch.where(batch.query_mask[..., view, None], x_q, fallback[:, None]))
+        if lacking[0][view]:
+            seen = members * m_s[..., None]  # [T, N_S, K]
+            known = seen.sum(1)[..., None] > 0  # [T, K, 1]
+            means = torch.where(known, class_means(x_s, seen), fallback[:, None])  # [T, K, d]
+            own = means.gather(1, batch.support_labels[..., None].expand(-1, -1, x_s.shape[-1]))
+            supports[view] = torch.where(batch.support_mask[..., view, None], x_s, own)
+        if fills_q:
+            queries[view] = torch.where(batch.query_mask[..., view, None], x_q, fallback[:, None])
     return replace(batch, support=tuple(supports), query=tuple(queries))
+
+
+def _masks(batch: EpisodeBatch) -> tuple[Tensor, Tensor]:
+    return batch.support_mask, batch.query_mask
 
 
 def fill(

@@ -99,6 +99,8 @@ def _joined_labels(labels: KeyedLabels, ids: Sequence[Any], place: dict[Any, int
 
 
 def _check_keys(keys: Keys) -> None:
+    if {*map(type, keys.ids)} <= {int, str} and len({*keys.ids}) == len(keys.ids):
+        return  # what long tables have
     rows: dict[Any, int] = {}
     for index, value in enumerate(keys.ids):
         if value is None:
@@ -130,7 +132,8 @@ def _kind(value: Any) -> str:
 def _check_kinds(sources: Sequence[Keys]) -> None:
     """Refuse keys that could never match: the number 1 in one table, the text '1' in another."""
     filled = [keys for keys in sources if keys.ids]
-    kinds = [{_kind(value) for value in keys.ids} for keys in filled]
+    # One value of every type will do.
+    kinds = [{*map(_kind, {type(v): v for v in keys.ids}.values())} for keys in filled]
     if len(set().union(*kinds)) < 2:
         return
     for keys, found in zip(filled, kinds, strict=True):

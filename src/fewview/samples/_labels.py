@@ -24,12 +24,18 @@ def plain(value: Any) -> Hashable:
     return None if unknown else value
 
 
+def _plain_values(values: Iterable[Any]) -> list[Hashable]:
+    """`plain` of all; whole numbers and texts, which long tables have, are so already."""
+    given = list(values)
+    return given if set(map(type, given)) <= {int, str} else [plain(value) for value in given]
+
+
 def as_labels(labels: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | None:
     """Make an array of one label per sample, None where it is unknown."""
     if labels is None:
         return None
     try:
-        values = [plain(label) for label in labels]
+        values = _plain_values(labels)
     except TypeError:
         raise FewviewError(
             f"labels must be one label per sample, not {type(labels).__name__}"
@@ -50,7 +56,7 @@ def as_ids(ids: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | Non
     if ids is None:
         return None
     try:
-        values = [plain(value) for value in ids]
+        values = _plain_values(ids)
         hash(tuple(values))
     except TypeError:
         raise FewviewError(

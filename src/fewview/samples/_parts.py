@@ -1,15 +1,17 @@
-"""Samples from disk, part by part: a folder of `.npy` files that need not fit into memory.
+"""Samples from disk, part by part: folders that need not fit into memory.
 
-One file per view, [n_samples, width] in float32 or float64, a row of NaN where the view is missing,
-and `labels.npy` with one whole number or text per sample. Files are read in order, never mapped
-into memory, and the next part is read while the present one is worked on.
+`NpyFolder` has one file per view, [n_samples, width] in float32 or float64, a row of NaN where the
+view is missing, and `labels.npy` with one whole number or text per sample. Files are read in order,
+never mapped into memory, and the next part is read while the present one is worked on.
+`TableParts` is a folder of folders of tables, read as one long table.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
@@ -19,6 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.files._folders import count_samples, part_folders
+from fewview.files._guarded import kept_reader
+from fewview.files._limits import naming
 from fewview.files._npz import npy_header
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
@@ -155,6 +160,88 @@ class NpyFolder:
         run = max(1, -(-count // pieces))
         starts = np.linspace(0, self.n_samples - run, max(1, count // run)).astype(int)
         return MultiViewData.concat([self.read(s, s + run) for s in starts.tolist()])
+
+
+@dataclass(frozen=True)
+class TableParts:
+    """A folder of folders, each with one table per view, as one long table.
+
+    Samples are in the order of the folders' names, and inside a folder in that of their ids. What
+    is read does not depend on how many folders the samples are divided into.
+
+    Attributes:
+        folders: one per part.
+        ends: number of samples up to the end of every part.
+        reading: options of `MultiViewData.read`.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as name:
+        ...     for part in (1, 2):
+        ...         rows = MultiViewData({"a": [[1.0], [part]]}, ids=[10 * part, 10 * part + 1])
+        ...         rows.write(f"{name}/part-{part}", format="csv")
+        ...     parts = TableParts.open(name)
+        ...     parts.n_samples, parts.read(1, 3).ids.tolist()
+        (4, [11, 20])
+    """
+
+    folders: tuple[Path, ...]
+    ends: tuple[int, ...]
+    reading: Mapping[str, Any]
+
+    @classmethod
+    def found(cls, path: str | PathLike[str] | None) -> bool:
+        """Whether a path is a folder of folders of tables."""
+        return path is not None and bool(part_folders(Path(path)))
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], **reading: Any) -> TableParts:
+        """Count the samples of all parts, by their keys; `reading` is for `MultiViewData.read`."""
+        folders = part_folders(Path(path))
+        if not folders:
+            raise FewviewError(f"{path} has no parts; it needs folders with one table per view")
+        counts = []
+        with kept_reader():
+            for folder in folders:
+                with naming(folder):
+                    counts.append(count_samples(folder, reading.get("key")))
+        absolute = tuple(folder.absolute() for folder in folders)
+        return cls(absolute, tuple(np.cumsum(counts).tolist()), reading)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self.ends[-1]
+
+    def part(self, number: int) -> MultiViewData:
+        """Read one part."""
+        folder = self.folders[number]
+        data = MultiViewData.read(folder, **self.reading)
+        counted = self.ends[number] - (self.ends[number - 1] if number else 0)
+        if len(data) != counted:
+            raise FewviewError(
+                f"{folder} has {len(data)} samples and had {counted} before; it has been changed, "
+                "so begin again with another output"
+            )
+        return data
+
+    def read(
+        self, start: int, stop: int, kept: dict[int, MultiViewData] | None = None
+    ) -> MultiViewData:
+        """Read samples start to stop; parts that the next ones begin in are left in `kept`."""
+        kept = {} if kept is None else kept
+        first, last = (bisect_right(self.ends, row) for row in (start, stop - 1))
+        rows = []
+        for number in range(first, last + 1):
+            part = kept.pop(number, None)
+            if part is None:
+                kept.clear()  # at most one part stays in memory beside what is asked for
+                part = self.part(number)
+            begin = self.ends[number] - len(part)
+            rows.append(part[max(0, start - begin) : stop - begin])
+            if self.ends[number] > stop:
+                kept[number] = part
+        return rows[0] if len(rows) == 1 else MultiViewData.concat(rows)
 
 
 def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> MultiViewData:

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
-from sklearn.linear_model import LogisticRegression
 
 from fewview.engine._contract import Contract
 from fewview.engine._state import Prepared, State
@@ -147,6 +146,8 @@ def _gate(found: Played, rows: NDArray[np.bool_]) -> FloatArray:
     table = np.stack([found.best_new[rows], found.best_known[rows], found.views[rows]], axis=1)
     centre, scale = table.mean(axis=0), table.std(axis=0)
     scale[scale < 1e-12] = 1.0  # all queries may have as many views
+    from sklearn.linear_model import LogisticRegression  # takes a second to load
+
     model = LogisticRegression(class_weight="balanced")
     model.fit((table - centre) / scale, found.new[rows])
     weights = model.coef_[0] / scale

@@ -28,6 +28,8 @@ from fewview.methods.marginal._outside import Outside
 
 # Elements of the largest tensor made at once while queries are scored.
 CHUNK = 1 << 21
+# With more patterns than that, which takes seven views, none has a gain of its own.
+MANY = 64
 
 
 @dataclass(frozen=True)
@@ -187,11 +189,17 @@ def gather_evidence(
     place = torch.full((sum(model.dims),), -1, device=samples.device)
     place[known] = torch.arange(len(known), device=samples.device)
     flat = samples.flatten(0, 1)
-    evidence = flat.new_zeros(len(flat), root.shape[1])
-    information = flat.new_zeros(len(patterns), root.shape[1], root.shape[1])
-    order = pattern.argsort(stable=True)
+    shape = len(patterns), root.shape[1], root.shape[1]
+    evidence, information = flat.new_zeros(len(flat), shape[1]), flat.new_zeros(shape)
     ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
-    for index, (start, end) in enumerate(pairwise([0, *ends])):
+    order = pattern.argsort(stable=True)
+    many = len(patterns) > MANY
+    if many:
+        within = model.within[known][:, known].double()
+        wide = torch.repeat_interleave(patterns, torch.tensor(model.dims, device=mask.device), 1)
+        found_both = evidence_of_many(within, root, flat[:, known], wide[:, known], pattern)
+        information, evidence = (found.to(flat.dtype) for found in found_both)
+    for index, (start, end) in enumerate(() if many else pairwise([0, *ends])):
         columns, name = model.columns(patterns[index]), (whole, names[index])
         if not len(columns):
             continue
@@ -216,6 +224,73 @@ def gather_evidence(
         support_pattern=pattern[:, :n_support],
         query_pattern=pattern[:, n_support:],
     )
+
+
+def evidence_of_many(
+    within: Tensor, root: Tensor, samples: Tensor, present: Tensor, pattern: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A_o of many patterns, [P, k, k], and g of samples [n, d], [n, k], in float64.
+
+    `within` is S [d, d], `root` W [d, k], `present` says which coordinates a pattern has, bool
+    [P, d], and `pattern` which one a sample has. A pattern costs the cube of what it has or of what
+    it lacks, whichever is less: with P = inv(S), m what is missing and any values there,
+
+        w' inv(S_oo) x = w' P x - (P w)_m' inv(P_mm) (P x)_m.
+    """
+    samples = samples.double() * present[pattern]
+    information = root.new_zeros(len(present), root.shape[1], root.shape[1])
+    evidence = root.new_zeros(len(samples), root.shape[1])
+    lacks = 2 * present.sum(1) > present.shape[1]
+    if bool(lacks.any()):
+        precision = torch.cholesky_inverse(torch.linalg.cholesky(within))
+        told, seen = precision @ root, samples @ precision
+        information[lacks] = root.T @ told
+        here = lacks[pattern]
+        evidence[here] = samples[here] @ told
+        sides = [(-1.0, lacks, ~present, precision, told, seen)]
+    else:
+        sides = []
+    sides.append((1.0, ~lacks, present, within, root, samples))
+    counts = torch.bincount(pattern, minlength=len(present))
+    order, starts = pattern.argsort(stable=True), counts.cumsum(0) - counts
+    for sign, chosen, where, matrix, left, right in sides:
+        sizes = where.sum(1)
+        found = (chosen & (sizes > 0)).nonzero()[:, 0]
+        found = found[sizes[found].argsort(stable=True)]
+        for group in _in_chunks(found, sizes[found].tolist(), counts[found].tolist(), left):
+            width, most = int(sizes[group].max()), int(counts[group].max())
+            index = where[group].int().argsort(dim=1, descending=True, stable=True)[:, :width]
+            real = torch.arange(width, device=index.device) < sizes[group, None]
+            square = matrix[index[:, :, None], index[:, None]] * (real[:, :, None] & real[:, None])
+            square.diagonal(dim1=1, dim2=2)[~real] = 1.0
+            slots = torch.arange(most, device=index.device)
+            rows = order[(starts[group, None] + slots).clamp(max=len(order) - 1)]
+            both = torch.cat((left[index], right[rows[:, None], index[..., None]]), -1)
+            both = torch.linalg.solve_triangular(
+                torch.linalg.cholesky(square), both * real[..., None], upper=False
+            )
+            half, own = both.split((left.shape[1], most), -1)
+            information[group] += sign * (half.mT @ half)
+            taken = slots < counts[group, None]
+            evidence[rows[taken]] += sign * (own.mT @ half)[taken]
+    return information, evidence
+
+
+def _in_chunks(
+    patterns: Tensor, sizes: list[int], counts: list[int], left: Tensor
+) -> Iterator[Tensor]:
+    """Patterns in order of their size, so many at a time as make tensors of `CHUNK` numbers."""
+    low = 0
+    while low < len(sizes):
+        high, most = low + 1, counts[low]
+        while high < len(sizes):
+            most = max(most, counts[high])
+            wide = max(sizes[high], left.shape[1] + most)
+            if (high + 1 - low) * sizes[high] * wide > CHUNK:
+                break
+            high += 1
+        yield patterns[low:high]
+        low = high
 
 
 def information_of(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,6 @@ import warnings
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from fewview.ground._errors import FewviewWarning
@@ -28,6 +27,8 @@ def statistics_alone(rows: MultiViewData, seed: int) -> BaseStatistics:
     unlabelled = rows[rows.codes < 0]
     if len(unlabelled) < FEWEST_ROWS:
         return nothing_known(rows.view_dims)
+    from sklearn.cluster import KMeans  # takes long to load, and is needed here alone
+
     blocks = []
     for view, block in enumerate(unlabelled.views.values()):
         has = unlabelled.mask[:, view]

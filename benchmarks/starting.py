@@ -1,0 +1,63 @@
+"""How long commands take to start, against `python -c "import torch"`, in processor time.
+
+python benchmarks/starting.py
+
+Every command runs `--repeats` times in turn, and the least processor time of each counts, so that
+other work on the machine does not. The commands do next to nothing once they have started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import print_table
+
+from fewview.engine import synthetic_data
+
+
+def seconds(command: list[str]) -> float:
+    """Processor time of a command and its children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *command], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(getattr(after, n) - getattr(before, n) for n in ("ru_utime", "ru_stime"))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--repeats", type=int, default=5)
+    repeats = options.parse_args().repeats
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        base, novel = synthetic_data()
+        base.write(folder / "base.npz")
+        novel.write(folder / "novel.npz")
+        run = ["-m", "fewview"]
+        small = ["--splits", "1", "--episodes", "1", "--store", "none"]
+        asked = ["--support", str(folder / "novel.npz"), "--query", str(folder / "novel.npz")]
+        commands = {
+            "import torch": ["-c", "import torch"],
+            "fewview --help": [*run, "--help"],
+            "fewview methods ugda": [*run, "methods", "ugda"],
+            "fewview bench digits": [*run, "bench", "digits", "--methods", "proto", *small],
+            "fewview predict": [*run, "predict", "--method", "proto", *asked, "-o",
+                                str(folder / "o.csv")],
+            "fewview fit": [*run, "fit", "--base", str(folder / "base.npz"), "--method", "proto",
+                            "-o", str(folder / "a.model")],
+        }  # fmt: skip
+        best = dict.fromkeys(commands, float("inf"))
+        for _ in range(repeats):
+            for text, command in commands.items():
+                best[text] = min(best[text], seconds(command))
+    torch = best["import torch"]
+    rows = [[text, f"{took:.2f}", f"{took / torch:.2f}"] for text, took in best.items()]
+    print_table(("command", "processor seconds", "x import torch"), rows)
+
+
+if __name__ == "__main__":
+    main()

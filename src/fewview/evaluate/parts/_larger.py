@@ -1,0 +1,274 @@
+"""Predictions for, and base statistics of, tables that need not fit into memory.
+
+Queries are answered alone or in blocks of a stated number of neighbours; predictions are written in
+parts, which appear whole or not at all, so that a run that was stopped goes on where it was. A base
+set is read twice: for a fair sample, which fixes the scaling, and for the sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fewview.engine._method import Method, load_model
+from fewview.engine._reservoir import Reservoir
+from fewview.engine._streaming import BaseStream
+from fewview.evaluate._progress import Progress
+from fewview.evaluate.parts._pieces import Job, in_runs, rows_of_piece, work_through
+from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.ground._rows import Columns, as_written, save_columns
+from fewview.ground._whole_files import made_folder, replacing
+from fewview.samples._parts import TableParts
+
+# Queries that are answered one by one are computed so many at a time.
+AT_ONCE = 4096
+NOTE = "_fewview.json"
+# A cluster is given runs of pieces as if it had so many workers.
+WORKERS = 16
+# Sums are gathered in so many portions at most, and added up in their order.
+PORTIONS = 32
+# ------------------------------------------------------------------ predictions
+
+
+@dataclass
+class Predicting(Job):
+    """Predict the rows of pieces and write a file for each."""
+
+    model: bytes
+    target: Path
+    block: int  # queries that are looked at together; 1: every one alone
+    reject: float | None = None
+    reject_label: str = "unknown"
+    alone: bool = False
+    sets: float | None = None
+    safe: bool = False
+    device: str = "cpu"
+
+    @cached_property
+    def method(self) -> Method:
+        """The model with its supports."""
+        with tempfile.TemporaryDirectory(prefix="fewview-") as folder:
+            file = Path(folder) / "sent.model"
+            file.write_bytes(self.model)
+            return load_model(file, device=self.device)
+
+    def file_of(self, number: int) -> Path:
+        """Where the predictions of a piece are written."""
+        return self.target / f"part-{number:06d}{self.target.suffix.lower()}"
+
+    def work(self, numbers: Sequence[int]) -> list[tuple[int, int, list[str]]]:
+        """Write the predictions of pieces that are not there; number, rows and warnings of each."""
+        told = []
+        for number in numbers:
+            if self.file_of(number).exists():
+                continue
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", FewviewWarning)
+                columns = self.predict(number)
+            form = self.target.suffix[1:].lower()
+            save_columns(as_written(columns, form, self.safe), self.file_of(number))
+            said = [str(w.message) for w in caught if issubclass(w.category, FewviewWarning)]
+            told.append((number, len(columns["id"]), list({_kind(s): s for s in said}.values())))
+        return told
+
+    def predict(self, number: int) -> Columns:
+        """Predictions of a piece, block by block."""
+        rows = self.piece(number)
+        if rows.ids is None:
+            raise FewviewError("samples in parts need ids; add a column id to every table")
+        together = self.block > 1 and self.method.queries_together != "-"
+        size = self.block if together else min(AT_ONCE, self.rows)
+        out: Columns = {}
+        for start in range(0, len(rows), size):
+            found = self.method.prediction_columns(
+                rows[start : start + size],
+                self.reject,
+                self.reject_label,
+                alone=self.alone,
+                sets=self.sets,
+                together=together or self.method.queries_together == "-",
+            )
+            for name, cells in found.items():
+                out.setdefault(name, []).extend(cells)
+        return out
+
+    def note(self) -> str:
+        """What the folder of predictions is about: the same text for the same command."""
+        parts = [
+            (folder.name, end, sorted((f.name, f.stat().st_size) for f in folder.iterdir()))
+            for folder, end in zip(self.table.folders, self.table.ends, strict=True)
+        ]
+        reading = {name: value for name, value in self.table.reading.items() if name != "like"}
+        asked = (
+            self.block,
+            self.rows,
+            self.reject,
+            self.reject_label,
+            self.alone,
+            self.sets,
+            self.safe,
+        )
+        digest = hashlib.sha256(self.model)
+        digest.update(repr((parts, sorted(reading.items()), asked)).encode())
+        told = {"fewview": "predictions in parts", "samples": self.table.n_samples,
+                "parts": self.count, "block": self.block, "sha256": digest.hexdigest()}  # fmt: skip
+        return json.dumps(told, indent=1) + "\n"
+
+
+def _kind(message: str) -> str:
+    """Warnings that differ in numbers alone are one."""
+    return re.sub(r"[\d.]+", "#", message)
+
+
+def predict_parts(
+    clf: Method,
+    table: TableParts,
+    target: Path,
+    *,
+    block: int | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    progress: Progress,
+    **options: Any,
+) -> int:
+    """Predict a long table with a fitted method and write the folder `target`, part by part.
+
+    `target` ends in .csv, .json or .parquet, as its parts do. Parts that are there from an earlier
+    run of the same command are kept. `options` are those of `Predicting`. Gives the rows written.
+    """
+    if clf.queries_together != "-" and block is None:
+        raise FewviewError(
+            f"{type(clf).__name__} looks at queries together, and these come in parts; say how "
+            "many neighbours it may see at once (--block 1000), or --block 1 for every query alone"
+        )
+    block = 1 if block is None else block
+    if block < 1:
+        raise FewviewError(f"--block {block}: give a positive number")
+    reference = clf.prepared_.reference
+    table = replace(table, reading={**table.reading, "like": reference})
+    with tempfile.TemporaryDirectory(prefix="fewview-") as folder:
+        clf.save(Path(folder) / "sent.model", base_rows=True)
+        model = (Path(folder) / "sent.model").read_bytes()
+    if target.is_file():
+        raise FewviewError(f"{target} is a file; predictions in parts are a folder, so remove it")
+    target = made_folder(target).absolute()
+    job = Predicting(table, rows_of_piece(reference, block), model, target, block, **options)
+    _begin(target, job.note())
+    left = [number for number in range(job.count) if not job.file_of(number).exists()]
+    if len(left) < job.count:
+        progress.message(f"{job.count - len(left)} of {job.count} parts are there already")
+    written, told = 0, {}
+    runs = in_runs(left, jobs if cluster is None else WORKERS)
+    for _, found in work_through(
+        job, runs, jobs=jobs, cluster=cluster, progress=progress, text="parts"
+    ):
+        for _, rows, said in found:
+            written += rows
+            told.update({_kind(message): message for message in said})
+    for message in told.values():
+        progress.message(f"warning: {message} (in one part or more)")
+    missing = [number for number in left if not job.file_of(number).exists()]
+    if missing:
+        raise FewviewError(
+            f"{job.file_of(missing[0])} is not there; do all workers see this folder under the "
+            "same name?"
+        )
+    return written
+
+
+def _begin(target: Path, note: str) -> None:
+    """Note what a folder of predictions is about, or see that it is about the same."""
+    file = target / NOTE
+    if file.exists():
+        if file.read_text(encoding="utf-8") != note:
+            raise FewviewError(
+                f"{target} holds predictions of another command (other queries, supports, model or "
+                "options); choose another name with -o, or remove the folder"
+            )
+        return
+    if any(target.iterdir()):
+        raise FewviewError(f"{target} exists and is not empty; choose another name with -o")
+    with replacing(file) as temporary:
+        temporary.write_text(note, encoding="utf-8")
+
+
+# ------------------------------------------------------------------ base sets
+
+
+@dataclass
+class Sampling(Job):
+    """Find a fair sample of a labelled table; the same whatever the order of its rows."""
+
+    seed: int
+
+    def work(self, numbers: Sequence[int]) -> Reservoir:
+        """The sample of some pieces."""
+        kept: Reservoir | None = None
+        for number in numbers:
+            rows = self.piece(number)
+            if rows.labels is None:
+                raise FewviewError(
+                    "a base set in parts needs labels; add labels.csv to every part, or name the "
+                    "column with --labels"
+                )
+            if (rows.codes < 0).any():
+                raise FewviewError("a sample of the base set has no label; drop it or label it")
+            kept = (kept or Reservoir.empty(rows, self.seed)).update(rows)
+        assert kept is not None
+        return kept
+
+
+@dataclass
+class Summing(Job):
+    """Add up what a method learns from base classes."""
+
+    start: BaseStream
+
+    def work(self, numbers: Sequence[int]) -> BaseStream:
+        """The sums of some pieces."""
+        stream = self.start
+        for number in numbers:
+            stream = stream.update(self.piece(number))
+        return stream
+
+
+def gather_parts(
+    method: Method,
+    table: TableParts,
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+    progress: Progress,
+) -> BaseStream:
+    """What a method learns from a base set in parts; the first part says what its columns are."""
+    reference = table.part(0)[:0]
+    table = replace(table, reading={**table.reading, "like": reference})
+    size = rows_of_piece(reference)
+    sampling = Sampling(table, size, method.random_state)
+    portion = max(1, -(-sampling.count // PORTIONS))
+    numbers = range(sampling.count)
+    runs = [list(numbers[k : k + portion]) for k in range(0, sampling.count, portion)]
+    how: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "progress": progress}
+    sample: Reservoir | None = None
+    for _, found in work_through(sampling, runs, text="sample", **how):
+        sample = found if sample is None else sample.merge(found)
+    assert sample is not None
+    start = BaseStream.start(method, sample.rows)
+    total: BaseStream | None = None
+    next_one, early = 0, dict[int, BaseStream]()
+    for number, found in work_through(Summing(table, size, start), runs, text="sums", **how):
+        early[number] = found
+        while next_one in early:  # always in the same order, for the same digits
+            stream = early.pop(next_one)
+            total = stream if total is None else total.merge(stream)
+            next_one += 1
+    assert total is not None
+    return total

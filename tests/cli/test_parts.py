@@ -1,0 +1,51 @@
+"""Tables in parts on the command line: fit, predict, go on, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fewview import MultiViewData, load_model
+from fewview.engine._checks import synthetic_data
+
+Invoke = Callable[..., tuple[int, str, str]]
+
+
+def numbered(data: MultiViewData, rows: slice) -> MultiViewData:
+    """Some of the samples, with ids in the order of the rows."""
+    labels = None if data.labels is None else data.labels[rows].tolist()
+    views = {view: data.view(view)[rows] for view in data.view_names}
+    ids = [*range(len(data))][rows]
+    return MultiViewData(views, labels, mask=data.mask[rows], ids=ids)
+
+
+def test_the_commands_take_parts(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base, novel = synthetic_data()
+    queries = novel.with_labels(None)
+    for name, data in {"base": base, "query": queries}.items():
+        Path(name).mkdir()
+        for part in range(3):
+            numbered(data, slice(part * 45, part * 45 + 45)).write(f"{name}/{part}", format="csv")
+    numbered(novel, slice(0, None, 5)).write("support", format="csv")
+    code, out, err = invoke("fit", "--base", "base", "-o", "a.model", "--method", "ugda")
+    assert code == 0, err
+    assert load_model("a.model").base.n_samples == len(base)
+    asked = ("predict", "--model", "a.model", "--support", "support", "--query", "query", "-o")
+    code, out, err = invoke(*asked, "p.csv")
+    assert (code, "--block" in err) == (2, True)
+    code, out, err = invoke(*asked, "p.csv", "--block", "60")
+    assert (code, f"{len(queries)} of {len(queries)} predictions" in out) == (0, True), err
+    lines = [line for file in Path("p.csv").glob("*.csv") for line in file.read_text().splitlines()]
+    assert len(lines) == len(queries) + len([*Path("p.csv").glob("*.csv")])
+    code, out, err = invoke(*asked, "p.csv", "--block", "60")
+    assert (code, f"0 of {len(queries)} predictions" in out) == (0, True), err
+    code, out, err = invoke(*asked, "p.csv", "--block", "60", "--explain")
+    assert (code, "--explain and --html are for queries" in err) == (2, True)
+    one = ("predict", "--method", "proto", "--support", "support", "--query", "support")
+    code, out, err = invoke(*one, "-o", "o.csv", "--block", "3")
+    assert (code, "--block is for queries in parts" in err) == (2, True)
