@@ -19,7 +19,9 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -383,8 +385,9 @@ def run_commands(folder: Path) -> dict[str, str]:
 
 
 def run_command(arguments: list[str]) -> str:
-    from fewview.cli import main
+    from fewview.cli import _app, main  # before warnings are shown: libraries have theirs
 
+    assert _app is not None
     argv, columns = sys.argv, os.environ.get("COLUMNS")
     sys.argv = ["fewview", *arguments]
     os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -439,6 +442,18 @@ def numbers(text: str) -> list[float]:
     return [float(found) for found in NUMBER.findall(text)]
 
 
+def other_typer() -> bool:
+    """Whether help pages are set by another typer than the pinned one, which made the record."""
+    pinned = (HERE.parents[1] / "constraints.txt").read_text(encoding="utf-8")
+    return f"\ntyper=={version('typer')}\n" not in pinned
+
+
+def said(text: str) -> Counter[str]:
+    """The words of a help page, however typer writes types and arguments and breaks lines."""
+    kinds = r"<[\w\[\] ]+>|\b(TEXT|INTEGER|FLOAT|PATH)( RANGE)?\b"
+    return Counter(re.findall(r"[\w$./-]+", re.sub(rf"{kinds}|\S*…|\.\.\.", " ", text).lower()))
+
+
 def path_of(name: str) -> Path:
     return HERE / "commands" / f"{name.replace(' ', '-')}.txt"
 
@@ -462,10 +477,13 @@ def test_what_commands_print(name: str, printed: dict[str, str]) -> None:
         re.sub(r"^\[\d+/\d+\] .* cells/s, .*\n", "", text, flags=re.MULTILINE)
         for text in (printed[name], path_of(name).read_text(encoding="utf-8"))
     )
+    if name.startswith("help") and other_typer():
+        assert said(wanted) - said(found) == Counter(), "words are missing"
+        return
     assert words(found) == words(wanted)
     # Results are in float32, whose last digits differ between processors.
     np.testing.assert_allclose(numbers(found), numbers(wanted), rtol=1e-4, atol=2e-5)
-    if name.startswith("help"):
+    if name.startswith("help") and not other_typer():
         assert found == wanted
 
 
