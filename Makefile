@@ -11,13 +11,15 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs reproduction test bench lint types clean
+.PHONY: help install demo docs reproduction test test-matrix face bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install   create .venv with pinned versions"
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
+	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
+	@echo "make face      record the public names, parameters, flags and columns again"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
@@ -28,7 +30,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[cluster,frames,omics,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(STAMP)
 
 demo: install
@@ -36,6 +38,12 @@ demo: install
 
 test: install lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-matrix: install
+	$(BIN)/python release/matrix.py $(MATRIX)
+
+face: install
+	$(BIN)/python tests/test_face.py record
 
 bench: install
 	$(BIN)/python benchmarks/table.py

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -285,6 +286,41 @@ def test_an_old_model_says_the_same(name: str) -> None:
     # Models are in float32: sums in another order show in the fifth place.
     np.testing.assert_allclose(found.pop("probability"), wanted.pop("probability"), atol=2e-4)
     assert found == wanted
+
+
+# ---------------------------------------------------------------------- files of the future
+
+
+def test_a_model_of_a_future_format_is_refused(tmp_path: Path) -> None:
+    """What a later fewview writes is whole and right; this one says that it is too old for it."""
+    from fewview import FewviewError, load_model
+    from fewview.engine import _saving
+
+    arrays, document = _saving.read_file(HERE / "models" / "proto.model")
+    plain = {key: document[key] for key in document if key not in ("arrays", "sha256", "format")}
+    later = {**plain, "version": _saving.FORMAT_VERSION + 1, "written_by": "fewview 9.0.0"}
+    for number, content in enumerate((plain, later)):
+        _saving.write_file(tmp_path / f"{number}.model", content, arrays)
+    assert load_model(tmp_path / "0.model") is not None
+    with pytest.raises(
+        FewviewError, match=r"written by fewview 9\.0\.0 in format version 2.*newer"
+    ):
+        load_model(tmp_path / "1.model")
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_store_of_a_future_schema_is_refused(tmp_path: Path, write: bool) -> None:
+    from fewview import FewviewError
+    from fewview.results import Store
+
+    path = tmp_path / "later.sqlite"
+    shutil.copy(STORE, path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    before = path.read_bytes()
+    with pytest.raises(FewviewError, match=r"a store of schema 2, this fewview knows 1; use"):
+        Store(path, write=write)
+    assert path.read_bytes() == before, "a file of the future is left as it is"
 
 
 # ---------------------------------------------------------------------- commands

@@ -48,6 +48,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "cluster",
     ),
     "Build": ("contributing", "architecture", "add-a-method", "comparison"),
+    "Rely on": ("versions", "stability"),
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }
 
