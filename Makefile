@@ -11,7 +11,7 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs reproduction test test-matrix face bench lint types clean
+.PHONY: help install demo docs reproduction test test-matrix record bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,7 +19,7 @@ help:
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
 	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
-	@echo "make face      record the public names, parameters, flags and columns again"
+	@echo "make record    record again what is public, and the digits that doctor compares with"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
@@ -42,7 +42,8 @@ test: install lint types
 test-matrix: install
 	$(BIN)/python release/matrix.py $(MATRIX)
 
-face: install
+record: install
+	$(BIN)/python release/digits.py
 	$(BIN)/python tests/test_face.py record
 
 bench: install

@@ -9,7 +9,6 @@ import typer
 from fewview.cli._advise import advise
 from fewview.cli._bench import bench
 from fewview.cli._data_sets import data_app
-from fewview.cli._doctor import doctor
 from fewview.cli._fit import fit
 from fewview.cli._methods import methods
 from fewview.cli._predict import predict
@@ -17,6 +16,7 @@ from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
 from fewview.cli._text import examples
+from fewview.cli.doctor._doctor import doctor
 from fewview.cli.suite._commands import suite_app
 
 app = typer.Typer(
