@@ -11,7 +11,7 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs reproduction test test-matrix record bench lint types clean
+.PHONY: help install demo docs reproduction test test-matrix record dist check-dist bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make test      tests, lint and types"
 	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
 	@echo "make record    record again what is public, and the digits that doctor compares with"
+	@echo "make dist      wheel and source archive in dist/; make check-dist tries the wheel elsewhere"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
@@ -45,6 +46,12 @@ test-matrix: install
 record: install
 	$(BIN)/python release/digits.py
 	$(BIN)/python tests/test_face.py record
+
+dist: install
+	$(BIN)/python release/artefacts.py build
+
+check-dist: dist
+	$(BIN)/python release/artefacts.py check
 
 bench: install
 	$(BIN)/python benchmarks/table.py
