@@ -145,7 +145,7 @@ def _check(folder: Path, told: list[str]) -> int:
     if not Path(home.splitlines()[-1]).resolve().is_relative_to((folder / "venv").resolve()):
         sys.exit(f"not the installed package: {home}")
     fewview("--version")
-    fewview("run --splits 3 --output first", last=40)
+    fewview("run --splits 2 --output first", last=40)
     for path, text in TABLES.items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
@@ -162,8 +162,11 @@ def _check(folder: Path, told: list[str]) -> int:
     (folder / "a.h5ad").write_bytes(b"\x89HDF\r\n\x1a\n")
     for line, extra in (
         ("data show a.h5ad", "omics"),
-        ("results first/results.sqlite --format parquet -o out.parquet", "frames"),
-        ("bench digits --methods proto --splits 1 --episodes 1 --cluster local:1", "cluster"),
+        ("results first/results.sqlite --format parquet --output out.parquet", "frames"),
+        (
+            "bench digits --methods proto --splits 1 --episodes 1 --cluster tcp://127.0.0.1:8786",
+            "cluster",
+        ),
     ):
         if f"fewview[{extra}]" not in fewview(line, status=2):
             sys.exit(f"{line} does not name the extra {extra}")
