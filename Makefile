@@ -11,7 +11,7 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs reproduction test test-matrix record dist check-dist bench lint types clean
+.PHONY: help install demo docs reproduction test test-matrix record dist check-dist licences bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
 	@echo "make record    record again what is public, and the digits that doctor compares with"
 	@echo "make dist      wheel and source archive in dist/; make check-dist tries the wheel elsewhere"
+	@echo "make licences  table of the licences of all dependencies and data"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
@@ -52,6 +53,9 @@ dist: install
 
 check-dist: dist
 	$(BIN)/python release/artefacts.py check
+
+licences: install
+	$(BIN)/python release/licences.py
 
 bench: install
 	$(BIN)/python benchmarks/table.py

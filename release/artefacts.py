@@ -123,9 +123,10 @@ def _check(folder: Path, told: list[str]) -> int:
         # Progress is as long as the machine is slow.
         out = [line.rstrip() for line in out if not re.match(r"\[\d+/\d+\]|WARNING: Loc", line)]
         cut = ["..."] if len(out) > last else []
-        told.extend([f"$ {shown or ' '.join(command)}", *cut, *out[-last:]])
-        told.append(f"[status {done.returncode}, {perf_counter() - start:.0f} s]\n")
-        print("\n".join(told[-3 if last < 3 else -(last + 3) :]), flush=True)
+        took = f"[status {done.returncode}, {perf_counter() - start:.0f} s]\n"
+        now = [f"$ {shown or ' '.join(command)}", *cut, *out[-last:], took]
+        print("\n".join(now), flush=True)
+        told.extend(now)
         if done.returncode != status:
             sys.exit(f"status {done.returncode}, expected {status}")
         return "\n".join(out)

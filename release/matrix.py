@@ -164,7 +164,7 @@ def stated() -> list[str]:
 
 def test(place: Path, part: str, more: list[str]) -> dict[str, Any]:
     """Run one part: how many tests passed, failed, were skipped, and how long it took."""
-    report = PLACE / "report.xml"
+    report = PLACE / f"{place.name}.xml"
     report.unlink(missing_ok=True)
     paths = [f"tests/{path}" for path in PARTS[part] if (ROOT / "tests" / path).exists()]
     command = [str(place / "bin" / "python"), "-m", "pytest", "-q", "-x" if "-x" in more else "-q",
@@ -251,7 +251,8 @@ def page(record: dict[str, Any]) -> str:
         "The bound of torch is the oldest CPU build that could be installed for these tests; older",
         "ones may work, and nobody has tried. typer before 0.26 fails or leaves out the help of",
         "arguments with a click of today. How help pages are set differs between versions of",
-        "typer; their words do not.",
+        "typer; their words do not. scipy before 1.15 gives other p-values of Wilcoxon's test",
+        "where differences are tied, before 1.14 even others when two methods change places.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -279,8 +280,7 @@ def main() -> int:
     uv = "" if given.list else find_uv()
     failed = 0
     for name in given.environments or environments():
-        entry = record.setdefault(name, {"versions": {}, "parts": {}})
-        old = {part: entry["parts"].get(part) for part in parts}
+        old = {part: record.get(name, {"parts": {}})["parts"].get(part) for part in parts}
         left = [
             part for part, found in old.items()
             if given.again or not found or found["source"] != source_of(part) or found["failed"]
@@ -296,15 +296,18 @@ def main() -> int:
         if not left:
             continue
         print(f"{name}: building", flush=True)
-        place, entry["versions"] = build(name, uv, interpreter, fresh=not given.keep)
+        place, versions = build(name, uv, interpreter, fresh=not given.keep)
         for part in left:
-            entry["parts"][part] = found = test(place, part, ["-x"] if given.stop else [])
+            found = test(place, part, ["-x"] if given.stop else [])
             failed += found["failed"]
+            record = known()  # another run may have written meanwhile
+            record.setdefault(name, {"versions": {}, "parts": {}})["parts"][part] = found
+            record[name]["versions"] = versions
             told = f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped"
             print(f"{name} {part}: {told}, {found['minutes']} min", flush=True)
             for case in found["failures"]:
                 print(f"    {case}", flush=True)
-            write({key: value for key, value in record.items() if value["parts"]})
+            write(record)
         if not given.keep:
             shutil.rmtree(place)
     return int(failed > 0)
