@@ -253,6 +253,7 @@ def page(record: dict[str, Any]) -> str:
         "arguments with a click of today. How help pages are set differs between versions of",
         "typer; their words do not. scipy before 1.15 gives other p-values of Wilcoxon's test",
         "where differences are tied, before 1.14 even others when two methods change places.",
+        "scikit-learn's own checks of estimators cannot be imported before 1.7 with such a scipy.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -111,7 +111,7 @@ ax.set_xticks(
 )
 ax.set_ylabel("right, %")
 ax.set_title("Accuracy by how much is known of a line")
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 # %% [markdown]
 # ## Why?

@@ -72,7 +72,7 @@ for name in ("marginal", "ugda", "proto"):
 ax.set_xlabel("share of missing views")
 ax.set_ylabel("accuracy, %")
 ax.set_title("Accuracy as sensors fail")
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 # %% [markdown]
 # ## Something that is none of the three

@@ -55,7 +55,7 @@ ax.set_xscale("log")
 ax.set_xlabel("words, most frequent first")
 ax.set_ylabel("share of documents")
 ax.set_title("How rare words are")
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 # %% [markdown]
 # ## Known topics, new topics, gaps
