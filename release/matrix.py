@@ -303,8 +303,9 @@ def main() -> int:
             found = test(place, part, ["-x"] if given.stop else [])
             failed += found["failed"]
             record = known()  # another run may have written meanwhile
-            record.setdefault(name, {"versions": {}, "parts": {}})["parts"][part] = found
-            record[name]["versions"] = versions
+            if record.get(name, {}).get("versions") != versions:
+                record[name] = {"versions": versions, "parts": {}}  # others say nothing of these
+            record[name]["parts"][part] = found
             told = f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped"
             print(f"{name} {part}: {told}, {found['minutes']} min", flush=True)
             for case in found["failures"]:
