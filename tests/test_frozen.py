@@ -435,6 +435,8 @@ def run_command(arguments: list[str]) -> str:
             warnings.catch_warnings(),
         ):  # fmt: skip
             warnings.simplefilter("always")
+            # Old libraries have deprecations of their own, which Python does not show to users.
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"(?!fewview)")
             main()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
