@@ -232,13 +232,13 @@ def page(record: dict[str, Any]) -> str:
             cells.append(f"{entry['passed']} of {ran}, {entry['minutes']:g} min" if entry else "")
         lines.append(f"| {WHAT[part]} | " + " | ".join(cells) + " |")
     wrong = [
-        f"- {name}, {part}: `{failure}`"
+        f"{name}, {part}: {failure}"
         for name in there
         for part, entry in record[name]["parts"].items()
         for failure in entry["failures"]
     ]
     if wrong:
-        lines += ["", "What failed:", "", *wrong]
+        lines += ["", "What failed:", "", "```text", *wrong, "```"]
     lines += ["", "## Versions", "", "| library | needed | " + " | ".join(there) + " |"]
     lines.append("|---" * (len(there) + 2) + "|")
     for need in [*stated(), "click"]:
