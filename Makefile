@@ -11,13 +11,17 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs picture reproduction test bench lint types clean
+.PHONY: help install demo docs picture reproduction test test-matrix record dist check-dist licences bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install   create .venv with pinned versions"
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
+	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
+	@echo "make record    record again what is public, and the digits that doctor compares with"
+	@echo "make dist      wheel and source archive in dist/; make check-dist tries the wheel elsewhere"
+	@echo "make licences  table of the licences of all dependencies and data"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make picture   the picture of the README, from recorded results"
@@ -29,7 +33,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[cluster,frames,omics,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(STAMP)
 
 demo: install
@@ -37,6 +41,22 @@ demo: install
 
 test: install lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-matrix: install
+	$(BIN)/python release/matrix.py $(MATRIX)
+
+record: install
+	$(BIN)/python release/digits.py
+	$(BIN)/python tests/test_face.py record
+
+dist: install
+	$(BIN)/python release/artefacts.py build
+
+check-dist: dist
+	$(BIN)/python release/artefacts.py check
+
+licences: install
+	$(BIN)/python release/licences.py
 
 bench: install
 	$(BIN)/python benchmarks/table.py

@@ -10,10 +10,12 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
+from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pages  # type: ignore[import-not-found]
+import tutorials  # type: ignore[import-not-found]
 
 DOCS = Path(__file__).resolve().parents[1]
 
@@ -22,14 +24,15 @@ def assemble(sources: Path) -> list[str]:
     """Put written and generated pages into one fresh folder, and return their names."""
     written = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")}
     texts = {**written, **pages.generate()}
-    texts["index.md"] += pages.menu(texts)
     shutil.rmtree(sources, ignore_errors=True)
+    run = tutorials.write_all(sources / "tutorials")
+    texts["index.md"] += pages.menu([*texts, *run])
     for folder in ("images", "_static"):
         shutil.copytree(DOCS / folder, sources / folder)
     for name, text in texts.items():
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
         (sources / name).write_text(text, encoding="utf-8")
-    return sorted(texts)
+    return sorted([*texts, *run])
 
 
 def main() -> int:
@@ -45,6 +48,7 @@ def main() -> int:
         return 2
     beside = options.output.parent
     sources, trees = (beside / f"{options.output.name}-{part}" for part in ("sources", "trees"))
+    start = perf_counter()
     listed = assemble(sources)
     # Everything anew: a page that came or went changes what links on other pages mean.
     shutil.rmtree(options.output, ignore_errors=True)
@@ -55,7 +59,8 @@ def main() -> int:
         ]
     )  # fmt: skip
     if status == 0:
-        print(f"{len(listed)} pages, the first one {options.output / 'index.html'}")
+        took = f"{perf_counter() - start:.0f} s"
+        print(f"{len(listed)} pages in {took}, the first one {options.output / 'index.html'}")
     return int(status)
 
 

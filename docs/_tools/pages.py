@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Titles of the groups in the menu and the pages in them. A page of docs/ that stands nowhere here
 # fails the build.
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("start", "own-data", "formats", "predict", "wrong-inputs", "questions"),
+    "Start": ("start", "readers", "own-data", "formats", "predict", "wrong-inputs", "questions"),
+    "Tutorials": ("tutorials/omics", "tutorials/sensors", "tutorials/text"),
     "Understand": (
         "missing-rate",
         "which-method",
@@ -50,6 +51,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "large-tables",
     ),
     "Build": ("contributing", "architecture", "add-a-method", "comparison"),
+    "Rely on": ("versions", "stability", "security", "artefacts", "licences", "cite"),
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }
 

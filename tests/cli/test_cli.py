@@ -98,13 +98,6 @@ def test_methods(invoke: Invoke) -> None:
     assert invoke("methods", "nosuch")[0] == 2
 
 
-def test_doctor(invoke: Invoke) -> None:
-    code, out, _ = invoke("doctor")
-    assert code == 0
-    for word in ("torch", "cpu", "folder", "store", "proto"):
-        assert word in out
-
-
 def test_bench_writes_json_and_results_reads_the_store(invoke: Invoke, tmp_path: Path) -> None:
     store, out = str(tmp_path / "a.sqlite"), tmp_path / "a.json"
     code, text, errors = invoke(

@@ -236,6 +236,11 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         "view 'v': row 1 has no key",
     ),
     "list as key": ({"v": pl.DataFrame({"id": [[1]], "x": [1]})}, None, "key of row 0 is a list"),
+    "lists of one": (
+        {"v": pl.DataFrame({"id": ["a", "b"], "x": [[1], [2]]})},
+        None,
+        "view 'v'.*holds",
+    ),
     "lists": (
         {"v": pl.DataFrame({"id": ["a", "b"], "x": [[1], [2, 3]]})},
         None,

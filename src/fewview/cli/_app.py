@@ -10,7 +10,6 @@ from typer.core import TyperCommand, TyperGroup
 from fewview.cli._advise import advise
 from fewview.cli._bench import bench
 from fewview.cli._data_sets import data_app
-from fewview.cli._doctor import doctor
 from fewview.cli._fit import fit, impute
 from fewview.cli._methods import methods
 from fewview.cli._predict import predict
@@ -18,6 +17,7 @@ from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
 from fewview.cli._text import examples, paragraphs
+from fewview.cli.doctor._doctor import doctor
 from fewview.cli.serving._serve import serve
 from fewview.cli.suite._commands import suite_app
 

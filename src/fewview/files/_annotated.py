@@ -493,7 +493,10 @@ def _created(
     with h5py.File(path, "w", **options) as file:
 
         def write(place: str, elements: dict[str, Any], kind: str) -> Any:
-            write_elem(file, place, elements, dataset_kwargs=PACKED)
+            # Later anndatas take a name in a group, not a path.
+            folder, _, name = place.partition("/")
+            where, called = (file[folder], name) if folder else (file, place)
+            write_elem(where, called, elements, dataset_kwargs=PACKED)
             file[place].attrs["encoding-type"] = kind
             return file[place]
 

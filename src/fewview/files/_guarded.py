@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +30,7 @@ from typing import IO, Any
 import numpy as np
 
 from fewview.files._file_contents import Contents
-from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large
+from fewview.files._limits import SECONDS, memory_limit, not_the_file, time_limit, too_large
 from fewview.files._npz import read_npy
 from fewview.ground._errors import FewviewError, FewviewWarning
 
@@ -38,9 +39,7 @@ _END_SECONDS = 10.0  # for a process that hung up to be gone
 _REPLY = "reply.json"
 _ARRAY, _DATE = "\0array", "\0date"  # keys that no name in a file can have
 _NO_MEMORY = "memory allocation failed|unable to allocate"
-# What Python says of a call that fits no signature, or of a module that lacks a name: the fault of
-# a library of another version (or ours), never that of a file.
-_NOT_THE_FILE = r"unexpected keyword argument|positional argument|^module '\S+' has no attribute"
+_SLIPS = (TypeError, AttributeError, AssertionError)  # in our own lines: a case nobody thought of
 
 
 def load(
@@ -318,11 +317,20 @@ def _fault(error: Exception, called: str) -> dict[str, Any]:
         return {"error": str(error)}
     if isinstance(error, MemoryError) or re.search(_NO_MEMORY, reason, re.IGNORECASE):
         return {"memory": True}
-    if isinstance(error, (ImportError, NameError)) or re.search(_NOT_THE_FILE, reason):
+    known = f"fails with {type(error).__name__} ({reason[:200]})"
+    if not_the_file(error):
         return {
             "error": f"cannot be read here, which is not the fault of the file: the reader of "
-            f"{called} files fails with {type(error).__name__} ({reason[:200]}); update the "
-            "libraries that fewview needs: pip install --upgrade fewview"
+            f"{called} files {known}; update the libraries that fewview needs: pip install "
+            "--upgrade fewview"
+        }
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    ours = Path(__file__).parents[1] in Path(place.filename).parents
+    if ours and isinstance(error, _SLIPS):
+        return {
+            "error": f"cannot be read: fewview's own reader of {called} files {known} in "
+            f"{Path(place.filename).name}, line {place.lineno}, which it should not whatever a "
+            "file holds; update fewview, or report this"
         }
     return {
         "error": f"is not a readable {called} file, or is damaged or cut short ({reason[:200]}); "

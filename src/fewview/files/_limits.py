@@ -40,6 +40,15 @@ def naming(path: Path) -> Iterator[None]:
         raise FewviewError(f"{path}: {reason}") from error
 
 
+def not_the_file(error: Exception) -> bool:
+    """Whether an error is the fault of a library of another version, or ours, never of a file.
+
+    Python says so of a call that fits no signature, and of a name that is not there.
+    """
+    said = r"unexpected keyword argument|positional argument|^module '\S+' has no attribute"
+    return isinstance(error, (ImportError, NameError)) or bool(re.search(said, str(error)))
+
+
 def memory_limit(size: int) -> int:
     """Say how many bytes of memory the reading of a file of `size` bytes may take.
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fewview.files._file_contents import Contents
 from fewview.files._kinds import UNFIT, code_labels, from_text, kind_of, to_array
-from fewview.files._limits import memory_limit, naming, too_large
+from fewview.files._limits import memory_limit, naming, not_the_file, too_large
 from fewview.ground._checkers import check_count, check_dimensions
 from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._whole_files import replacing
@@ -82,6 +82,8 @@ def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
             return np.lib.format.read_array_header_2_0(stream)
         raise ValueError(f"version {version}")
     except Exception as error:  # foreign bytes make header parsers fail in any way they like
+        if not_the_file(error):
+            raise
         raise FewviewError(f"is not a numpy array, or is damaged ({error})") from error
 
 
@@ -143,6 +145,8 @@ class _Archive:
         except MemoryError:
             raise
         except Exception as error:  # zipfile, zlib, struct and more, depending on the damage
+            if not_the_file(error):
+                raise
             raise FewviewError(f"array {key} is damaged ({error}); get the file again") from error
 
     def array(self, key: str) -> NDArray[Any]:
@@ -171,6 +175,8 @@ def _open_archive(path: Path) -> Iterator[_Archive]:
     except OSError:
         raise
     except Exception as error:  # BadZipFile, but also struct.error, NotImplementedError, ...
+        if not_the_file(error):
+            raise
         raise FewviewError(
             f"is not an .npz file, or is damaged or cut short ({error}); get it again, or write it "
             "with MultiViewData.write or numpy.savez"

@@ -46,8 +46,8 @@ def split_cells(cells: Iterable[Any]) -> tuple[NDArray[np.float64], Texts | None
                 numbers[row] = float(text)
             except ValueError:
                 worded = True
-        elif isinstance(cell, bytes):
-            raise TypeError
+        elif isinstance(cell, bytes) or getattr(cell, "ndim", None):
+            raise TypeError  # numpy 1 would take an array of one number for that number
         elif cell is None or type(cell).__name__ in ("NAType", "NaTType"):
             values[row] = None
         else:

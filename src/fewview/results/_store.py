@@ -13,6 +13,7 @@ import re
 import socket
 import sqlite3
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -564,6 +565,8 @@ def on_local_disk(file: Path, mounts: str | None = None) -> bool:
 
 # ---------------------------------------------------------------------- one writer at a time
 
+_taken: dict[str, tuple[FileLock, int]] = {}  # by whom in this process: lock and thread
+
 
 def acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | None) -> FileLock:
     """Take the lock `<file>.lock`, which the operating system frees when a process ends."""
@@ -577,13 +580,17 @@ def acquire(file: Path, wait: float | None, on_wait: Callable[[str], None] | Non
         try:
             lock.acquire(timeout=0)
         except Timeout:
+            held, thread = _taken.get(os.path.realpath(place), (lock, 0))
+            if wait is None and held.is_locked and thread == threading.get_ident():
+                raise  # for ever: only this thread could free it
             if wait != 0 and on_wait is not None:
                 on_wait(f"{file}: in use by {_holder(file)}; waiting until it is free")
             lock.acquire(timeout=-1 if wait is None else wait, poll_interval=0.2)
-    except (Timeout, RuntimeError):  # a RuntimeError is the lock's word for waiting for oneself
+    except (Timeout, RuntimeError):  # later filelocks say of waiting for oneself: RuntimeError
         raise FewviewError(
             f"{file}: in use by {_holder(file)}; wait for it to end, or choose another --store"
         ) from None
+    _taken[os.path.realpath(place)] = (lock, threading.get_ident())
     # Not in the lock's own file, which waiting processes may empty.
     since = datetime.now(UTC).isoformat(timespec="seconds")
     text = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"

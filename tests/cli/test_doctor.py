@@ -1,0 +1,117 @@
+"""`fewview doctor`: a sound installation passes; what is off is named, with what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.metadata
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fewview.cli.doctor import _trials
+
+Invoke = Callable[..., tuple[int, str, str]]
+
+
+def test_a_sound_installation(invoke: Invoke) -> None:
+    code, out, errors = invoke("doctor")
+    assert code == 0, out
+    for word in ("torch", "cpu", "folder", "libraries", "models", "everything works"):
+        assert word in out
+    assert out.count("ok, ") == 6
+    assert "OFF" not in out
+    assert "next: fewview run" in errors
+
+
+def test_old_and_missing_libraries(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_trials, "QUICK", ("proto",))
+    needed = [
+        "numpy>=99.1",
+        "strange-library>=1.0",
+        "scipy>=1.12",
+        "dask>=2024.8; extra == 'cluster'",
+    ]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: needed)
+    with pytest.raises(_trials.FewviewError) as told:
+        _trials.libraries()
+    assert str(told.value).startswith("numpy ")
+    assert str(told.value).endswith("needed is 99.1; strange-library is missing, needed is 1.0")
+    code, out, _ = invoke("doctor")
+    assert code == 1
+    assert "OFF: FewviewError: numpy" in out
+    assert "do: pip install --upgrade fewview" in out
+    assert "1 trial(s) are off" in out
+
+
+def test_other_digits_are_told(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = copy.deepcopy(_trials.recorded())
+    changed["numbers"]["proto"]["eta 0"][1] += 0.01
+    changed["numbers"]["rfs"]["version"] = "77"
+    monkeypatch.setattr(_trials, "recorded", lambda: changed)
+    code, out, _ = invoke("doctor")
+    assert code == 1
+    assert "proto at eta 0: accuracy" in out
+    assert "recorded is 77" in out
+    assert "ptmap at" not in out
+    assert "do: results of this installation are not those of others" in out
+
+
+def test_a_crash_is_told_and_the_rest_goes_on(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> str:
+        raise OSError("libgomp.so: cannot open")
+
+    monkeypatch.setattr(_trials, "torch_works", broken)
+    code, out, _ = invoke("doctor")
+    assert code == 1
+    assert "torch         OFF: OSError: libgomp.so: cannot open" in out
+    assert out.count("ok, ") == 5
+
+
+def test_extras_that_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = _trials.installed
+    monkeypatch.setattr(_trials, "installed", lambda name: None if name == "dask" else there(name))
+    listed = "numpy>=1.26", "dask>=2024.8; extra == 'cluster'", "pandas>=2.1; extra == 'frames'"
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: listed)
+    (line,) = _trials.missing_extras()
+    assert line == "--cluster, cells on many machines: pip install 'fewview[cluster]'"
+    assert _trials.libraries() == "2 libraries are new enough"
+
+
+@pytest.mark.parametrize(
+    ("found", "least", "older"),
+    [("1.26.0", "1.26", False), ("1.9", "1.12", True), ("2", "1.99.9", False),
+     ("8.0", "8.0.1", True), ("2026.8.0", "2024.8", False), ("1.0.0rc1", "1.0", False)],
+)  # fmt: skip
+def test_versions_are_compared_as_numbers(found: str, least: str, older: bool) -> None:
+    assert _trials.is_older(found, least) is older
+
+
+def test_every_method_is_recorded_with_its_present_version() -> None:
+    """After a change of a method: `make record`."""
+    from fewview.evaluate import Grid, plan
+
+    numbers: dict[str, Any] = _trials.recorded()["numbers"]
+    assert set(_trials.QUICK) <= set(numbers)
+    for cell in plan(Grid(datasets=("digits",), methods=tuple(numbers), splits=1)):
+        assert cell.method_version == numbers[cell.method]["version"], f"{cell.method}: make record"
+
+
+def test_a_folder_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEWVIEW_STORE", str(tmp_path / "file" / "results.sqlite"))
+    with pytest.raises(OSError, match="file"):
+        _trials.folders()
+    shutil.copy(Path(__file__).parents[1] / "frozen" / "store.db", tmp_path / "a.sqlite")
+    monkeypatch.setenv("FEWVIEW_STORE", str(tmp_path / "a.sqlite"))
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.sqlite")) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM cells").fetchone()
+    assert _trials.folders().startswith(f"{count} result(s) in ")
