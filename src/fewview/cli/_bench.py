@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import leads_to, print_table, shows
+from fewview.cli._text import print_table, shows, suggest
 from fewview.ground._flags import BENCH, READING, RUNNING
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fewview.samples._data import MultiViewData
 
 
-@leads_to("fewview results --compare, or fewview report -o report.html")
 @takes({**BENCH, **READING})
 @shows(
     "fewview bench digits", "Proto on the embedded data",
@@ -71,8 +70,12 @@ def bench(
     if json_path is not None:
         print(f"written: {json_path}", file=sys.stderr)
     kept = store_path(store)
+    named = "" if store is None else f" {store}"
     if kept != NO_STORE:
         print(f"results are kept in {kept}", file=sys.stderr)
+        suggest(f"fewview results{named} --compare, or fewview report{named} -o report.html")
+    else:
+        suggest("the same without --store none, to compare methods and make a report of them")
     report_failures(outcome)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from fewview.cli._declared import DataDir, Force, Html, Wide, takes
 from fewview.cli._fit import read_samples
-from fewview.cli._text import examples, leads_to, print_table, print_text
+from fewview.cli._text import examples, leads_to, print_table, print_text, suggest
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
@@ -123,13 +123,16 @@ def info(
 
 
 @data_app.command()
-@leads_to("fewview advise {file}, or fewview predict --data {file} --new A,B -o predictions.csv")
 @takes(READING)
 def show(
     file: Annotated[str, typer.Argument(help=FILE)], html: Html = None, **reading: Any
 ) -> None:
     """Show what a file or folder holds: samples, views, classes, which views are missing."""
+    from fewview.datasets._catalogue import names
+
     _show(file, html, **reading)
+    predict = f", or fewview predict --data {file} --new A,B -o predictions.csv"
+    suggest(f"fewview advise {file}{'' if file in names() else predict}")
 
 
 def _show(file: str, html: str | None = None, **reading: Any) -> None:

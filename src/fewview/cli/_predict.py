@@ -177,9 +177,16 @@ def predict(
     save_columns(as_written(columns, form, spreadsheet_safe), target)
     count = len(columns["id"])
     print(f"written: {output} ({count} predictions, {len(clf.classes_)} classes)")
+    expected = ""
+    if divided is not None:
+        from fewview.evaluate._divided import expectation
+
+        classes_of = zip(*(columns[f"p_{label}"] for label in clf.classes_.tolist()), strict=True)
+        best = [max(row) for row in classes_of]
+        expected = expectation(advice, divided, sum(best) / len(best))
     if html is not None:
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        _write_page(html, clf, samples, rows, alone)
+        _write_page(html, clf, samples, rows, alone, expected)
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
         lines = reasons.rows()
@@ -188,17 +195,19 @@ def predict(
         print(f"written: {table}")
         print(f"written: {picture}")
     _tell_accuracy(columns, samples, clf.classes_.tolist(), reject is not None)
-    if divided is not None:
-        from fewview.evaluate._divided import expectation
-
-        best = [*map(max, *(columns[f"p_{label}"] for label in clf.classes_.tolist()))]
-        say(expectation(advice, divided, sum(best) / len(best)))
-    if not explain:
+    if expected:
+        say(expected)
+    if not explain and html is None:
         suggest("the same with --explain, for the reasons behind every prediction")
 
 
 def _write_page(
-    html: str, clf: Method, samples: MultiViewData, rows: list[dict[str, Any]], alone: bool
+    html: str,
+    clf: Method,
+    samples: MultiViewData,
+    rows: list[dict[str, Any]],
+    alone: bool,
+    expected: str,
 ) -> None:
     import shlex
     import sys
@@ -207,7 +216,7 @@ def _write_page(
 
     found = reasons_for_page(clf, samples, alone)
     command = shlex.join(["fewview", *sys.argv[1:]])
-    write_predictions(html, clf, samples, rows, found, command=command)
+    write_predictions(html, clf, samples, rows, found, command=command, expected=expected)
     print(f"written: {html} ({Path(html).stat().st_size / 1e3:.0f} kB)")
 
 

@@ -67,7 +67,8 @@ def leads_to(text: str) -> Callable[[Command], Command]:
         @wraps(command)
         def ended(*arguments: Any, **options: Any) -> None:
             command(*arguments, **options)
-            suggest(text.format(**options))
+            named = {"store": f" {options['store']}"} if options.get("store") else {"store": ""}
+            suggest(text.format(**options | named))
 
         return ended
 

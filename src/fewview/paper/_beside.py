@@ -206,6 +206,11 @@ def _remarks(
     if computed & {*TRAINED}:
         sizes = {"paper": "published sizes", "fast": "smaller than published; see --preset paper"}
         out.append(f"{', '.join(TRAINED)} train networks: {sizes[wish.sizes]}")
+    if {"CPM", "CPM-GAN"} <= computed:
+        out.append(
+            "CPM-GAN has the numbers of CPM: gaps are filled as the paper says, so no view lacks "
+            "and its discriminators have nothing to judge (docs/trained.md)"
+        )
     if any(row["ours"] == UNREACHABLE for row in rows):
         out.append(
             "unreachable: every sample keeps at least one view, so with two views the largest "
@@ -255,8 +260,9 @@ def make_splits(wish: Wish, desk: Desk, command: str) -> Sheet:
         summary.append(_judge_splits(name, likely, found, usual))
     if not rows:
         raise FewviewError(
-            "no class split has been weighed: nothing is stored, or no data set is here; run "
-            "'fewview reproduce splits' without --stored, and see 'fewview data list'"
+            "no class split has been weighed: of the methods asked for nothing is recorded or "
+            "stored, or no data set is here; run 'fewview reproduce splits --compute', and see "
+            "'fewview data list'"
         )
     etas = dict.fromkeys(f"{eta:g}" for eta in TABLES["cub"].etas)
     return Sheet(

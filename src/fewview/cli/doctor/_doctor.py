@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fewview.cli._declared import DataDir
-from fewview.cli._text import shows, suggest
+from fewview.cli._text import print_text, shows, suggest
 
 
 @shows(
@@ -32,7 +32,9 @@ def doctor(
     from fewview._version import __version__
     from fewview.cli.doctor._trials import installed, missing_extras, requirements
 
-    print(f"fewview {__version__} on Python {platform.python_version()}, {platform.platform()}")
+    print_text(
+        f"fewview {__version__} on Python {platform.python_version()}, {platform.platform()}"
+    )
     print("\nversions")
     for library, least, extra in requirements():
         needed = f"at least {least}" + (f", for fewview[{extra}]" if extra else "")
@@ -79,12 +81,12 @@ def _show_data(data_dir: str | None) -> None:
     absent = [name for name in names() if name not in present]
     print("\ndata")
     print(f"  folder        {folder}" + ("" if folder.is_dir() else " (does not exist)"))
-    print(f"  present       {', '.join(present)}")
+    print_text(f"  present       {', '.join(present)}", 16)
     if absent:
         fetchable = [name for name in absent if get_spec(name).fetchable]
-        print(f"  absent        {', '.join(absent)}")
+        print_text(f"  absent        {', '.join(absent)}", 16)
         if fetchable:
-            print(f"  can fetch     {', '.join(fetchable)}")
+            print_text(f"  can fetch     {', '.join(fetchable)}", 16)
 
 
 def _try_all(full: bool) -> int:
@@ -104,7 +106,7 @@ def _try_all(full: bool) -> int:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             print(f"  {trial.name:<14}OFF: {reason}\n{'':<16}do: {trial.advice}", flush=True)
         else:
-            print(f"  {trial.name:<14}ok, {found} ({perf_counter() - start:.1f} s)", flush=True)
+            print_text(f"  {trial.name:<14}ok, {found} ({perf_counter() - start:.1f} s)", 16)
     told = "everything works" if not off else f"{off} trial(s) are off; see 'do:' above"
     print(f"\n{told}")
     return off

@@ -16,7 +16,7 @@ suite_app = typer.Typer(
     no_args_is_help=True,
     epilog=examples(
         "fewview suite show", "the leaderboard, from recorded results",
-        "fewview suite run --methods mine.py:Mine --jobs 2", "your own method, the lite form",
+        "fewview suite run --methods mine.py:Mine", "your own method, the lite form",
         "fewview suite submit --methods mine.py:Mine -o mine.json", "one file to send",
         "fewview suite show --with mine.json", "the leaderboard with it",
         "fewview suite run --form full --device cuda", "everything, for a large machine",

@@ -218,6 +218,7 @@ def write_predictions(
     found: Explanation,
     *,
     command: str = "",
+    expected: str = "",
 ) -> Path:
     """Write one self-contained page about predictions.
 
@@ -228,6 +229,7 @@ def write_predictions(
         rows: its `predictions`.
         found: its reasons, of `reasons_for_page`.
         command: what was typed, shown at the end.
+        expected: how many are right, as far as that can be told; shown first.
     """
     labels = None if samples.labels is None else samples.labels.tolist()
     shown = shown_predictions(method, rows, found, labels)
@@ -239,6 +241,7 @@ def write_predictions(
             f"{plural(len(found), 'sample')} in {len(found.classes)} classes by "
             f"{type(method).__name__}, from {plural(len(supports), 'labelled sample')} and "
             f"{plural(len(found.view_names), 'view')}."
+            + (f" {expected[:1].upper()}{expected[1:]}." if expected else "")
         ),
         shown=shown,
         command=command,
