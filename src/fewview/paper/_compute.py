@@ -291,8 +291,9 @@ def shown(name: str, gathered: Sequence[Gathered], wish: Wish, desk: Desk) -> Se
     if failures:
         why = f"all of its {total} results failed; the first: {failures[0]}"
     else:
-        why = f"none of its {total} results is in {desk.path}; give --compute in place of --stored to "
-            "compute them"
+        why = (
+            f"none of its {total} results is in {desk.path}; --compute, not --stored, computes them"
+        )
     raise NoResultsError(f"{name}: nothing to show: {why}")
 
 
