@@ -291,9 +291,7 @@ def shown(name: str, gathered: Sequence[Gathered], wish: Wish, desk: Desk) -> Se
     if failures:
         why = f"all of its {total} results failed; the first: {failures[0]}"
     else:
-        why = (
-            f"none of its {total} results is in {desk.path}; --compute, not --stored, computes them"
-        )
+        why = f"none of its {total} results is in {desk.path}; --compute computes them"
     raise NoResultsError(f"{name}: nothing to show: {why}")
 
 
