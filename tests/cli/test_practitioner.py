@@ -518,3 +518,6 @@ def test_queries_may_be_of_base_classes_too(
     status, _, err = invoke("predict", *given[:-1], "both", "--query", "query")
     assert status == 2
     assert "classes" in err
+    status, _, err = invoke("predict", *given, "--query", "query", "--sets", "0.9")
+    assert status == 2
+    assert "leave out --sets or --classes all" in err

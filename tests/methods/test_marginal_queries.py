@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -28,7 +29,7 @@ from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.methods.marginal._remainder import Remainder, learn_remainder, left_over
 from fewview.methods.marginal._rounds import _rounds, log_dirichlet
 from fewview.methods.marginal._settings import Settings
-from fewview.numerics._batch import ViewTensors
+from fewview.numerics._batch import ViewTensors, map_tensors
 
 WIDTH = 40
 
@@ -181,6 +182,27 @@ def test_new_words_tell_new_classes_apart(eta: float) -> None:
     without = accuracy(Marginal(components=16, structure="no cross-view"), base, novel, task)
     assert found > 0.85
     assert found > without + 0.15
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_that_leave_nothing_over_have_no_directions(dtype: Any) -> None:
+    """Rows that are all alike, or lie in the components, as categories of few words do."""
+    base = text(4, 30).select_views(["title"])
+    projection = fit_projection(base, 16)
+    batch = drawn(
+        text(3, 12, first=10).select_views(["title"]), TaskSpec(way=3, queries=6), 3, dtype
+    )
+    axes, centre = projection.axes[0].to(dtype), projection.centre[0].to(dtype)
+    alike = torch.full_like(batch.query[0][:1], 0.25)
+    within = centre + torch.randn(1, 18, 16, dtype=dtype) @ axes.mT
+    query = (torch.cat([alike, within, batch.query[0][2:]]),)
+    support = (torch.cat([alike[:, :3], within[:, :3], batch.support[0][2:]]),)
+    batch = replace(batch, query=query, support=support)
+    projection = map_tensors(projection, lambda tensor: tensor.to(dtype))
+    rows, _, variance = principal_rows(batch, 0, projection)
+    assert rows.isfinite().all()
+    assert (variance[:2] == 0).all()
+    assert (variance[2, :3] > 0).all()
 
 
 def test_directions_do_not_depend_on_the_order_of_rows() -> None:

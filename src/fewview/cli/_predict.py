@@ -148,6 +148,8 @@ def predict(
     from fewview.ground._rows import as_written, save, save_columns
     from fewview.ground._whole_files import check_output, refuse_inputs
 
+    if sets is not None and classes == "all":
+        _refuse("--sets is for new classes alone: leave out --sets or --classes all")
     target = Path(output)
     form = FORMATS.get(target.suffix.lower())
     if form is None:
@@ -183,7 +185,8 @@ def predict(
 
         classes_of = zip(*(columns[f"p_{label}"] for label in clf.classes_.tolist()), strict=True)
         best = [max(row) for row in classes_of]
-        expected = expectation(advice, divided, sum(best) / len(best))
+        sure = sum(best) / len(best)
+        expected = expectation(advice, divided, sure, given=method is not None)
     if html is not None:
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         _write_page(html, clf, samples, rows, alone, expected)

@@ -193,12 +193,17 @@ def _fitting(base: MultiViewData, divided: Divided) -> int:
     return min(divided.queries, int(np.bincount(base.codes).min()) - divided.shot)
 
 
-def expectation(advice: Advice | None, divided: Divided, confidence: float) -> str:
+def expectation(
+    advice: Advice | None, divided: Divided, confidence: float, *, given: bool = False
+) -> str:
     """Say in a sentence or two how many predictions will be right, and how sure that is.
 
-    `confidence` is the mean probability that predictions were given.
+    `confidence` is the mean probability that predictions were given, `given` whether the user chose
+    the method, so that none was tried.
     """
     own = f"its own probabilities say {100 * confidence:.0f} %"
+    if advice is None and given and divided.base is not None:
+        return f"how many are right was not measured, since the method was given; {own}"
     if advice is None:
         return f"how many are right cannot be measured without more known classes; {own}"
     best = advice.rows[0]

@@ -433,3 +433,12 @@ def test_the_command_serves_until_it_is_stopped() -> None:
         _, told = running.communicate(timeout=30)
     assert running.returncode == 0
     assert "nothing was kept" in told
+
+
+@pytest.mark.parametrize("port", [None, 99999])
+def test_a_port_that_cannot_be_had_is_told(port: int | None) -> None:
+    with (
+        LocalServer() as other,
+        pytest.raises(FewviewError, match=r"--port \d+: .*; choose another, or 0 for any"),
+    ):
+        LocalServer(other.server_port if port is None else port)

@@ -45,6 +45,8 @@ KINDS = ("balanced", "dirichlet:1", "dominant:0.8")
 # A share within classes below this is taken for this.
 LEAST_WITHIN = 0.05
 TINY = 1e-9
+# Share of the squared length of rows that is rounding.
+NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,11 @@ def principal_rows(
     inside = rows @ axes
     rows = rows * axes[:, 0].norm()  # the scalar that all axes were divided by
     gram = rows @ rows.mT - inside @ inside.mT
+    # Where nothing is left over but rounding, no directions are looked for.
+    left = gram.diagonal(dim1=1, dim2=2).sum(1) > NOTHING * rows.square().sum((1, 2)).clamp(
+        min=TINY
+    )
+    gram = torch.where(left[:, None, None], gram, torch.eye(gram.shape[-1]).to(gram))
     width = min(DIRECTIONS, gram.shape[-1])
     # A start that knows nothing of the order of the rows, so that neither does the answer.
     key = np.array(stream_key("directions outside"), dtype=np.uint64)
@@ -171,7 +178,7 @@ def principal_rows(
     for _ in range(ITERATIONS):
         block = torch.linalg.qr(gram @ block).Q
     values, turn = torch.linalg.eigh(block.mT @ (gram @ block))
-    values, turn = values.flip(-1).clamp(min=0), turn.flip(-1)
+    values, turn = values.flip(-1).clamp(min=0) * left[:, None], turn.flip(-1)
     out = (block @ turn) * values.sqrt()[:, None] * seen[..., None]
     missing = DIRECTIONS - width
     pad = torch.nn.functional.pad

@@ -49,12 +49,12 @@ class LocalServer(ThreadingHTTPServer):
     allow_reuse_address = False
 
     def __init__(self, port: int = 0, most_bytes: int = 200 * 10**6) -> None:
+        self.session = Session(most_bytes)  # first: a port that is taken closes it again
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             raise FewviewError(f"--port {port}: {error}; choose another, or 0 for any") from None
         self.token = secrets.token_urlsafe(24)
-        self.session = Session(most_bytes)
 
     @property
     def address(self) -> str:
