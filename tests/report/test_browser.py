@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,36 +15,8 @@ import pytest
 from fewview.evaluate import Grid, run
 from fewview.report._page import write_report
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not BROWSER or not DRIVER,
-    reason="no chromium and chromedriver here: apt-get install chromium chromium-driver",
-)
 PHONE, DESK = 390, 1400
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.options import Options
-    from selenium.webdriver.chrome.service import Service
-
-    options = Options()
-    options.binary_location = str(BROWSER)
-    for argument in (
-        "headless=new",
-        "no-sandbox",
-        "disable-gpu",
-        "disable-dev-shm-usage",
-        "hide-scrollbars",
-    ):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    # The driver's path is given, so that selenium does not look for one on the network.
-    browser = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield browser
-    browser.quit()
+View = Callable[..., None]
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +30,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def opened(driver: Any, address: str) -> Any:
-    view(driver, address, DESK)
+def opened(driver: Any, view: View, address: str) -> Any:
+    view(address, DESK)
     return driver
-
-
-def view(driver: Any, address: str, width: int, scheme: str = "light") -> None:
-    """Open the page as wide as a phone or a desk, in light or dark."""
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    driver.get(address)
 
 
 def find(driver: Any, selector: str) -> list[Any]:
@@ -193,8 +155,8 @@ def test_the_leaderboard_steers_figures_and_tables(opened: Any) -> None:
     assert "pick" in find(opened, f'#curves g[data-m="{look}"]')[0].get_attribute("class")
 
 
-def test_the_address_brings_the_page_back(driver: Any, address: str) -> None:
-    view(driver, "about:blank", DESK)
+def test_the_address_brings_the_page_back(driver: Any, view: View, address: str) -> None:
+    view("about:blank", DESK)
     driver.get(f"{address}#time&off=proto,rfs&pick=match&when=one-by-one&sort=results.3.ascending")
     off = [b.get_attribute("value") for b in find(driver, "#leaders input") if not b.is_selected()]
     assert sorted(off) == ["proto", "rfs"]
@@ -322,11 +284,11 @@ def test_figures_and_tables_are_saved(opened: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_the_page_fits_and_is_not_empty(
-    driver: Any, address: str, width: int, scheme: str, tmp_path: Path
+    driver: Any, view: View, address: str, width: int, scheme: str, tmp_path: Path
 ) -> None:
     from matplotlib.image import imread
 
-    view(driver, address, width, scheme)
+    view(address, width, scheme)
     page = "document.documentElement"
     assert driver.execute_script(f"return {page}.scrollWidth") == width
     inside = """
@@ -355,7 +317,7 @@ def test_the_page_fits_and_is_not_empty(
     assert len(colours) > 30
 
 
-def test_text_stands_out_from_its_background(driver: Any, address: str) -> None:
+def test_text_stands_out_from_its_background(driver: Any, view: View, address: str) -> None:
     """Contrast of at least 4.5 to 1 (WCAG 2, level AA) for running text, links and table text."""
     script = """
         return [
@@ -365,7 +327,7 @@ def test_text_stands_out_from_its_background(driver: Any, address: str) -> None:
                 document.querySelector(selector)).color
         ).concat([getComputedStyle(document.body).backgroundColor])"""
     for scheme in ("light", "dark"):
-        view(driver, address, DESK, scheme)
+        view(address, DESK, scheme)
         values = [
             [int(part) / 255 for part in text[text.index("(") + 1 : -1].split(",")[:3]]
             for text in driver.execute_script(script)

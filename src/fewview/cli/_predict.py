@@ -145,7 +145,7 @@ def predict(
     Where --query has a folder of tables for every part, the table may be larger than memory: the
     output is a folder too, a part after the other, and a run that was stopped goes on.
     """
-    from fewview.ground._rows import as_written, save, save_columns
+    from fewview.ground._rows import as_written, by_row, save, save_columns
     from fewview.ground._whole_files import check_output, refuse_inputs
 
     if sets is not None and classes == "all":
@@ -188,8 +188,7 @@ def predict(
         sure = sum(best) / len(best)
         expected = expectation(advice, divided, sure, given=method is not None)
     if html is not None:
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        _write_page(html, clf, samples, rows, alone, expected)
+        _write_page(html, clf, samples, by_row(columns), alone, expected)
     if reasons is not None:
         table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
         lines = reasons.rows()

@@ -49,7 +49,7 @@ ONE_SPLIT = "no 95 % interval where there is one class split: it says nothing ab
 LEVELS = {"group": GROUP_COLUMNS, "cell": CELL_COLUMNS, "episode": EPISODE_COLUMNS}
 
 
-@leads_to("fewview report{store} -o report.html")
+@leads_to("fewview report {store} -o report.html")
 @shows(
     "fewview results", "everything in the default store",
     "fewview results demo/results.sqlite --where 'eta<=0.3' --where 'method=proto|ptmap'",

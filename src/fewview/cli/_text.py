@@ -61,14 +61,17 @@ def console(stderr: bool = False) -> Console:
 
 
 def leads_to(text: str) -> Callable[[Command], Command]:
-    """Let a command end by naming the next one; names in braces are those of its options."""
+    """Let a command end by naming the next one.
+
+    Names in braces are those of its options; what was not given is left out.
+    """
 
     def wrap(command: Command) -> Command:
         @wraps(command)
         def ended(*arguments: Any, **options: Any) -> None:
             command(*arguments, **options)
-            named = {"store": f" {options['store']}"} if options.get("store") else {"store": ""}
-            suggest(text.format(**options | named))
+            given = {name: "" if value is None else value for name, value in options.items()}
+            suggest(text.format(**given).replace("  ", " "))
 
         return ended
 

@@ -40,6 +40,7 @@ from fewview.engine.open_world._rejection import (
 from fewview.engine.open_world._sets import check_coverage
 from fewview.ground._draws import combine, stream_key
 from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.ground._rows import by_row
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import nearest_support, nearest_supports
 from fewview.samples._data import MultiViewData
@@ -415,8 +416,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             >>> clf.predictions({"a": {"0": 8.0}})[0]["label"]
             'dog'
         """
-        columns = self.prediction_columns(X, reject, reject_label, alone=alone, sets=sets)
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return by_row(self.prediction_columns(X, reject, reject_label, alone=alone, sets=sets))
 
     def prediction_columns(
         self,

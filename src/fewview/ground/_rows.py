@@ -156,6 +156,11 @@ def save_columns(columns: Mapping[str, Sequence[Any]], path: str | PathLike[str]
             writer.writerows(lines)
 
 
+def by_row(columns: Columns) -> list[Row]:
+    """The same values as one dict per row."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def as_written(columns: Columns, form: str, safe: bool = False) -> Columns:
     """Predictions as a file of this form has them; `safe` ones are run by no spreadsheet."""
     out = dict(columns)

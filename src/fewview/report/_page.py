@@ -6,15 +6,13 @@ Sections are made in `_answers.py`, `_sections.py`, `_queries.py`, `_examples.py
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
 from markupsafe import Markup
 
-from fewview.drawing._looks import PALETTE, looks
+from fewview.drawing._looks import looks
 from fewview.ground._whole_files import replacing
 from fewview.report._answers import answers, leaderboard, use_key
 from fewview.report._contents import Contents, collect
@@ -31,6 +29,7 @@ from fewview.report._sections import (
     ranks,
     times,
 )
+from fewview.report.pages._shell import make_page
 from fewview.results._store import Store
 
 
@@ -106,23 +105,11 @@ def render(
     Of `examples` and `closer` there is one per panel, or the reason why there is none; without any,
     the page says that they were left out. `asked` is the command that made the page.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    # Everything is escaped unless it was built as markup here: names in a store are anybody's.
-    loader = PackageLoader("fewview.report")
-    environment = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     known = looks(contents.methods)
     datasets = list(dict.fromkeys(panel.cell.dataset for panel in contents.panels))
     listed = ", ".join(datasets[:3]) + (f" and {len(datasets) - 3} more" if datasets[3:] else "")
     episodes = sum(len(result.metrics) for result in contents.results)
     etas = {row["eta"] for panel in contents.panels for row in panel.rows}
-    script, _, _ = loader.get_source(environment, "script.js")
     sections = [
         answers(contents),
         leaderboard(contents, contents.methods[:N_SHOWN]),
@@ -137,7 +124,9 @@ def render(
         all_results(contents),
         how_made(contents, store, asked),
     ]
-    return environment.get_template("page.html").render(
+    return make_page(
+        "page.html",
+        ("script.js",),
         title=title or f"Few-shot accuracy with missing views: {listed}",
         summary=(
             f"{plural(len(datasets), 'data set')}, {plural(len(contents.methods), 'method')}, "
@@ -147,10 +136,6 @@ def render(
         # Every method's line and marker stand on the page once; `use_key` points there.
         signs=[(look.key, inside(sign(look))) for look in known.values()],
         use_key=use_key,
-        palette=PALETTE,
-        script=Markup(script),
-        # What the page's own policy knows its script by; no other script runs.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 

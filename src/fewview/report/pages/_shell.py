@@ -1,6 +1,7 @@
-"""What every page about samples is put into: one file, its style, its script, a strict policy.
+"""What every page is made by: one file, its style, its script, a strict policy.
 
-Style and colours are those of the report; a script runs only if it is the one named in the policy.
+Style and colours of pages about samples are those of the report; a script runs only if it is the
+one named in the policy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def _environment() -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    # Everything is escaped unless it was built as markup: names in tables are anybody's.
+    # Everything is escaped unless it was built as markup: names in tables and stores are anybody's.
     return Environment(
         loader=ChoiceLoader(
             [PackageLoader("fewview.report.pages"), PackageLoader("fewview.report")]
@@ -36,7 +37,7 @@ def _environment() -> Environment:
 
 
 def make_page(template: str, scripts: tuple[str, ...] = ("samples.js",), **values: Any) -> str:
-    """A page from a template of this room, with the scripts that it runs."""
+    """A page from a template, with the scripts that it runs."""
     environment = _environment()
     assert environment.loader is not None
     texts = [environment.loader.get_source(environment, name)[0] for name in scripts]
