@@ -2,6 +2,7 @@
 
     python benchmarks/other_data.py --store other.sqlite [--datasets scene15,newsgroups]
         [--rivals tim-adm,ptmap | all] [--splits 3] [--episodes 20] [--json FILE] [--page FILE]
+        [--join OTHER.json]
 
 Every data set, three kinds of query counts, missing rates and shots: accuracy of Marginal, of
 itself without the queries (`transductive=false`) and of the best rival in its best scaling (a
@@ -10,7 +11,8 @@ won where Marginal is the best or at most one point below the best rival; and in
 rates of a data set it should nowhere be more than one point below itself without the queries.
 
 What is in the store is not computed again. `--page` writes the tables as Markdown, from the JSON
-file alone if nothing is to be computed (`--store none`).
+file alone if nothing is to be computed (`--store none`). Parts of a large run (some data sets, some
+rivals, `--no-own` without Marginal, on several devices) are put together by `--join`.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def rivals_of(text: str) -> list[str]:
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """One record for every cell and method: means over class splits."""
     folder = Path(arguments.data_dir or os.environ["FEWVIEW_DATA"])
-    methods = ["marginal", ALONE, *rivals_of(arguments.rivals)]
+    methods = [*(["marginal", ALONE] if arguments.own else []), *rivals_of(arguments.rivals)]
     out = []
     for name, shot, kind in product(arguments.datasets.split(","), SHOTS, KINDS):
         task = TASKS.get(name, {})
@@ -95,7 +97,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         grid = make_grid(
             [name if name in data_sets() else str(own)], methods=methods, eta=rates, shot=shot,
             query_counts=kind, splits=arguments.splits, episodes=arguments.episodes,
-            **(task | fewer),
+            device=arguments.device, **(task | fewer),
         )  # fmt: skip
         outcome = run(grid, arguments.store, jobs=arguments.jobs)
         cells: dict[Any, list[Any]] = defaultdict(list)
@@ -191,20 +193,27 @@ def main() -> None:
     parser.add_argument("--store", default="other.sqlite")
     parser.add_argument("--data-dir", default=None, help="default: $FEWVIEW_DATA")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--own", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--join", type=Path, nargs="*", default=[], help="other such JSON files")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
-    if arguments.store == "none":
+    meta = {name: getattr(arguments, name) for name in ("splits", "episodes", "rivals")}
+    if arguments.store == "none" and not arguments.join:
         kept = json.loads(arguments.json.read_text())
         meta, records = kept["settings"], kept["records"]
     else:
-        meta = {name: getattr(arguments, name) for name in ("splits", "episodes", "rivals")}
-        records = measure(arguments)
+        records = [] if arguments.store == "none" else measure(arguments)
+        for path in arguments.join:
+            records += json.loads(path.read_text())["records"]
         if arguments.json:
             lines = ",\n".join(json.dumps(item) for item in records)
             arguments.json.write_text(
                 f'{{"settings": {json.dumps(meta)}, "records": [\n{lines}\n]}}\n'
             )
+    if not arguments.own:
+        return
     text = page(records)
     if arguments.page:
         arguments.page.write_text(head_of(meta) + text)
