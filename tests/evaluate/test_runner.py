@@ -85,10 +85,10 @@ def test_there_is_one_way_from_episodes_to_scores(monkeypatch: pytest.MonkeyPatc
     """What a benchmark runs, tuning included, is what `Method.score_episodes` gives."""
     usual, seen = Proto.score_in_batches, []
 
-    def note(self: Proto, data: Any, episodes: Any, prepared: Any) -> Any:
-        for part, scores in usual(self, data, episodes, prepared):
-            seen.append(len(part))
-            yield part, scores
+    def note(self: Proto, works: Any) -> Any:
+        for answered in usual(self, works):
+            seen.append(len(answered.episodes))
+            yield answered
 
     monkeypatch.setattr(Proto, "score_in_batches", note)
     run(small(eta="0.5", splits=1))

@@ -6,7 +6,7 @@ a batch a missing view is a row of zeros with `mask` False, never NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -53,6 +53,7 @@ class EpisodeBatch:
         view_names: names of the views.
         support_weights: float [tasks, n_support] or None (all one): anchors may count for less
             than one support each.
+        states: int64 [tasks] or None (all the same): which of several stacked states is a task's.
     """
 
     support: tuple[Tensor, ...]
@@ -65,6 +66,7 @@ class EpisodeBatch:
     way: int
     view_names: tuple[str, ...]
     support_weights: Tensor | None = None
+    states: Tensor | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -117,6 +119,21 @@ class EpisodeBatch:
     def tasks(self, key: Any) -> EpisodeBatch:
         """Return some of the tasks (a slice or an index)."""
         return map_tensors(self, lambda tensor: tensor[key])
+
+    @staticmethod
+    def join(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
+        """The tasks of batches of one shape, one after another."""
+        if len(batches) == 1:
+            return batches[0]
+        first = batches[0]
+        found: dict[str, Any] = {}
+        for name in (item.name for item in fields(first)):
+            parts = [getattr(batch, name) for batch in batches]
+            if isinstance(parts[0], Tensor):
+                found[name] = torch.cat(parts)
+            elif name in ("support", "query"):
+                found[name] = tuple(map(torch.cat, zip(*parts, strict=True)))
+        return replace(first, **found)
 
     def with_queries(self, rows: Tensor) -> EpisodeBatch:
         """The same tasks with some of their queries, int64 [n]."""
