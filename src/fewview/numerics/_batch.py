@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -54,6 +55,7 @@ class EpisodeBatch:
         support_weights: float [tasks, n_support] or None (all one): anchors may count for less
             than one support each.
         states: int64 [tasks] or None (all the same): which of several stacked states is a task's.
+        empty_cells: False where it is known that no cell is NaN.
     """
 
     support: tuple[Tensor, ...]
@@ -67,6 +69,7 @@ class EpisodeBatch:
     view_names: tuple[str, ...]
     support_weights: Tensor | None = None
     states: Tensor | None = None
+    empty_cells: bool = True
 
     @property
     def n_tasks(self) -> int:
@@ -126,7 +129,7 @@ class EpisodeBatch:
         if len(batches) == 1:
             return batches[0]
         first = batches[0]
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"empty_cells": any(batch.empty_cells for batch in batches)}
         for name in (item.name for item in fields(first)):
             parts = [getattr(batch, name) for batch in batches]
             if isinstance(parts[0], Tensor):
@@ -181,6 +184,11 @@ class ViewTensors:
     mask: Tensor
     view_names: tuple[str, ...]
 
+    @cached_property
+    def empty_cells(self) -> bool:
+        """Whether a cell may be NaN: sums tell, and one look at them."""
+        return bool(torch.stack([view.sum() for view in self.views]).isnan().any())
+
     @classmethod
     def of(
         cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
@@ -221,6 +229,7 @@ class ViewTensors:
             seeds=here(episodes.seeds.view(np.int64)),
             way=episodes.way,
             view_names=self.view_names,
+            empty_cells=self.empty_cells,
         )
 
     def _rows(self, index: Tensor, mask: Tensor) -> tuple[Tensor, ...]:

@@ -371,7 +371,7 @@ class Marginal(Method):
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
         state = cast(MarginalState, state)
-        if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells((*batch.support, *batch.query)):
+        if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells(batch):
             # Nearly every row is a pattern of its own, with matrices of its own.
             numbers = torch.arange(batch.n_tasks, device=batch.device)
             parts = torch.split(numbers, TASKS_WITH_EMPTY)

@@ -5,7 +5,7 @@ Fitted on base samples only, view by view, so that a view never changes what is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,13 +66,17 @@ class Projection:
             spare=tuple(part.min() / size for part, size in zip(parts, sizes, strict=True)),
         )
 
-    def apply(self, views: Sequence[Tensor], mask: Tensor) -> Tensor:
+    def apply(
+        self, views: Sequence[Tensor], mask: Tensor, known: Mapping[int, Tensor] | None = None
+    ) -> Tensor:
         """Project rows and put the views side by side, zeros where a view is missing.
 
-        Per view [..., width], and a mask [..., V]; the answer is [..., all components].
+        Per view [..., width], and a mask [..., V]; the answer is [..., all components]. Components
+        of some views may be `known` already.
         """
+        known = known or {}
         parts = [
-            (view @ axes - shift) * mask[..., index, None]
+            known[index] if index in known else (view @ axes - shift) * mask[..., index, None]
             for index, (view, axes, shift) in enumerate(
                 zip(views, self.axes, self.shift, strict=True)
             )
