@@ -62,9 +62,12 @@ def _inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 def cholesky(matrices: Tensor) -> Tensor:
     """Factors of positive definite matrices; on a GPU nobody waits to see whether they were."""
-    if matrices.is_cuda:
-        return torch.linalg.cholesky_ex(matrices).L
-    return torch.linalg.cholesky(matrices)
+    factor: Tensor = (
+        torch.linalg.cholesky_ex(matrices).L
+        if matrices.is_cuda
+        else torch.linalg.cholesky(matrices)
+    )
+    return factor
 
 
 def orthonormal(columns: Tensor) -> Tensor:
@@ -77,5 +80,5 @@ def orthonormal(columns: Tensor) -> Tensor:
     wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=1e-150)
     eye = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
     factor = cholesky(wide.mT @ wide + 1e-12 * eye)
-    found = torch.linalg.solve_triangular(factor, wide.mT, upper=False).mT
+    found: Tensor = torch.linalg.solve_triangular(factor, wide.mT, upper=False).mT
     return found.to(columns.dtype)

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from fewview.episodes._task import TaskSpec
 from fewview.ground._draws import stream_key, uniform
 from fewview.methods.marginal._inverse import orthonormal
 from fewview.methods.marginal._projection import Projection, fit_projection
-from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
+from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.samples._data import MultiViewData
 
 # Most directions of a view; later ones never told classes apart.
@@ -169,7 +170,7 @@ def left_over(
     rows -= projection.centre[view]
     rows.masked_fill_(~seen[..., None], 0.0)
     along = rows @ torch.cat([axes, _start(len(axes), axes.dtype, axes.device)], dim=1)
-    inside, start = along.split((axes.shape[1], DIRECTIONS), dim=-1)
+    inside, start = torch.split(along, [axes.shape[1], DIRECTIONS], dim=-1)
     products = rows @ rows.mT
     products *= axes[:, 0].square().sum()  # the scalar that all axes were divided by
     whole = products.diagonal(dim1=-2, dim2=-1).clone()
@@ -234,7 +235,11 @@ def principal_rows(left: LeftOver) -> tuple[Tensor, Tensor, Tensor]:
     block = (left.start - share.mT @ left.start) * shown[..., None]
     # Where nothing is left over but rounding, no directions are looked for.
     something = gram.diagonal(dim1=1, dim2=2).sum(1) > NOTHING * left.whole.sum(1).clamp(min=TINY)
-    gram = torch.where(something[:, None, None], gram, torch.eye(gram.shape[-1]).to(gram))
+    gram = torch.where(
+        something[:, None, None],
+        gram,
+        torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device),
+    )
     width = min(DIRECTIONS, gram.shape[-1])
     block = block[..., :width]
     for _ in range(ITERATIONS):
@@ -256,6 +261,14 @@ class Fold:
     unknown: MultiViewData
     projection: Projection
     smallest: int  # rows of a class in pretended tasks
+    device: Any = "cpu"  # where they are looked at
+
+    def left_over(self, rows: MultiViewData, view: int) -> LeftOver:
+        """What is left over of some rows of the classes that play new ones, in float64."""
+        seen = torch.from_numpy(np.array(rows.mask[:, view])).to(self.device)
+        values = torch.tensor(rows.views[rows.view_names[view]], dtype=torch.float64)
+        projection = map_tensors(self.projection, lambda tensor: tensor.to(self.device))
+        return left_over(values.to(self.device), seen, view, projection)
 
 
 def wide_views(projection: Projection) -> list[int]:
@@ -264,7 +277,7 @@ def wide_views(projection: Projection) -> list[int]:
 
 
 def play_new(
-    base: MultiViewData, views: list[int], way: int, components: int, seed: int
+    base: MultiViewData, views: list[int], way: int, components: int, seed: int, device: Any = "cpu"
 ) -> list[Fold]:
     """Let some base classes, as many as a task has or a quarter, play new ones, fold by fold.
 
@@ -281,7 +294,7 @@ def play_new(
     if n_novel < 2:
         return []
     return [
-        Fold(division.unknown, fit_projection(division.known, components), smallest)
+        Fold(division.unknown, fit_projection(division.known, components, device), smallest, device)
         for division in divide(rows, n_novel, FOLDS, "directions", seed, among=among)
     ]
 
@@ -296,18 +309,14 @@ def learn_profile(
     counts = sorted({min(count, folds[0].smallest) for count in ROWS_PER_CLASS})
     found = []
     for fold in folds:
-        tensors = ViewTensors.of(fold.unknown, dtype=torch.float64)
         # Tasks are made of the same rows again and again, so these are multiplied once.
-        left = [
-            left_over(tensors.views[v].clone(), tensors.mask[:, v], v, fold.projection)
-            for v in range(len(views))
-        ]
+        left = [fold.left_over(fold.unknown, v) for v in range(len(views))]
         for kind, count in product(KINDS, counts):
             task = TaskSpec(way=way, shot=1, queries=count - 1, query_counts=kind)
             episodes = EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS)
             found.append(torch.stack([shares_of(part, v, episodes) for v, part in enumerate(left)]))
     table = torch.stack(found).reshape(-1, len(counts), len(views), 3, DIRECTIONS).mean(0)
-    within, between, rest = table.unbind(2)  # [R, views, J]
+    within, between, rest = table.cpu().unbind(2)  # [R, views, J]
     kept = [v for v in range(len(views)) if float(rest[-1, v, 0]) > LEAST_REST]
     between = between.clamp(min=0)[:, kept]
     if not bool((between > 0).any()):
@@ -329,11 +338,14 @@ def shares_of(left: LeftOver, view: int, episodes: Episodes) -> Tensor:
     """
     both = ("support", "query")
     numbers, labels, mask = (
-        torch.from_numpy(np.concatenate([getattr(episodes, name + end) for name in both], axis=1))
+        torch.from_numpy(
+            np.concatenate([getattr(episodes, name + end) for name in both], axis=1)
+        ).to(left.whole.device)
         for end in ("", "_labels", "_mask")
     )
     rows, seen, variance = principal_rows(left.at(numbers, mask[..., view]))
-    members = (labels[..., None] == torch.arange(episodes.way)).to(rows) * seen[..., None]
+    classes_of = torch.arange(episodes.way, device=labels.device)
+    members = (labels[..., None] == classes_of).to(rows) * seen[..., None]
     counts = members.sum(1)  # [T, C]
     total, classes = counts.sum(1, keepdim=True), (counts > 0).sum(1, keepdim=True)
     means = members.mT @ rows / counts.clamp(min=1)[..., None]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes._pretended import thinned
-from fewview.methods.marginal._outside import LEAST_REST, TINY, Fold, LeftOver, left_over
+from fewview.methods.marginal._outside import LEAST_REST, TINY, Fold, LeftOver
 
 # Rows of classes that play new ones, of which all pairs are looked at.
 MOST_ROWS = 600
@@ -110,9 +110,7 @@ def _inner_products(fold: Fold, view: int) -> Tensor | None:
     rows = thinned(fold.unknown[fold.unknown.mask[:, view]], MOST_ROWS)
     if not len(rows):
         return None
-    values = torch.tensor(rows.views[rows.view_names[view]], dtype=torch.float64)
-    everyone = torch.ones(len(rows), dtype=torch.bool)
-    products, there = unit_products(left_over(values, everyone, view, fold.projection))
+    products, there = (part.cpu() for part in unit_products(fold.left_over(rows, view)))
     products = products[there][:, there]
     codes = torch.from_numpy(rows.codes)[there]
     one_class = codes[:, None] == codes

@@ -118,7 +118,7 @@ def evidence_of(
     elif empty:
         known = (tuple(map(torch.nan_to_num, views)) for views in (batch.support, batch.query))
         found = replace(batch, support=next(known), query=next(known))
-    inside = {view: part.inside.split((batch.n_support, batch.n_query), 1)
+    inside = {view: torch.split(part.inside, [batch.n_support, batch.n_query], 1)
               for view, part in (left or {}).items() if not empty}  # fmt: skip
     support, query = (
         state.projection.apply(views, mask, {view: parts[k] for view, parts in inside.items()})
