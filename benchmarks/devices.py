@@ -46,7 +46,9 @@ class Devices:
         texts = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in what.items())
         print(f"[{self.options.label}] {job}: {', '.join(texts)}", flush=True)
 
-    def case(self, name: str, text: str, device: str | None = None) -> tuple[Any, Callable[[], Any]]:
+    def case(
+        self, name: str, text: str, device: str | None = None
+    ) -> tuple[Any, Callable[[], Any]]:
         """Episodes of class split 0, and what scores them."""
         options = self.options
         data, base, task, episodes = tasks(
@@ -137,19 +139,17 @@ class Devices:
         """Seconds of learning from base classes, the first time and again."""
         for name in self.names:
             for text in self.methods:
-                data, base, task, _ = tasks(name, 0, 0.3, 0, 1, self.options.data_dir)
+                _, base, task, _ = tasks(name, 0, 0.3, 0, 1, self.options.data_dir)
                 method = create(text, device=self.device)
-                took = []
-                for _ in range(2):
+
+                def learn(m: Any = method, b: Any = base, t: Any = task) -> Any:
                     forget()
-                    took.append(timed(lambda: method.prepare_base(base, task), self.device)[1])
+                    return m.prepare_base(b, t)
+
+                took = [timed(learn, self.device)[1] for _ in range(2)]
                 self.tell("prepare", data=name, method=text, first=took[0], again=took[1])
                 if self.options.rows and text == "marginal":
-                    forget()
-                    self._profile(
-                        "preparing", lambda m=method, b=base, t=task: m.prepare_base(b, t),
-                        data=name,
-                    )  # fmt: skip
+                    self._profile("preparing", learn, data=name)
 
     def tables(self) -> None:
         """Every table: ten class splits, six missing rates, both methods, one run."""

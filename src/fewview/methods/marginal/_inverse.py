@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Widths up to here are left to LAPACK.
-SMALL = 32
+# Widths up to here are left to LAPACK, and on a GPU, where launches count, to its like there.
+SMALL, GPU_SMALL = 32, 64
 # Elements of the matrices that are inverted at once on a CPU: more would not stay in its caches.
 CHUNK = 1 << 21
 
@@ -38,7 +38,7 @@ def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 def _inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     width = matrices.shape[-1]
-    if width <= SMALL:
+    if width <= (GPU_SMALL if matrices.is_cuda else SMALL):
         factor = cholesky(matrices)
         log_size = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         if not matrices.is_cuda:
