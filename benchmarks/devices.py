@@ -2,7 +2,7 @@
 
     PYTHONPATH=src:benchmarks python benchmarks/devices.py --jobs agree,times,prepare,tables
 
-Jobs: `times` (the episodes of every data set, best of three, against the floor), `agree` (the same
+Jobs: `graphs` (UGDA's search with CUDA graphs and without), `times` (the episodes of every data set, best of three, against the floor), `agree` (the same
 episodes on the CPU: share of equal predictions, largest gap of a probability), `launches` (what the
 profiler counts: kernels, waits for the device, the dearest operations), `prepare` (seconds that
 learning from base classes takes), `tables` (every table, ten class splits, six missing rates, as
@@ -13,7 +13,9 @@ line is printed as it is measured; `--output FILE` has them as JSON.
 from __future__ import annotations
 
 import json
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from table import ETAS, TABLES, Bench, counted_evaluations, forget
 from fewview.datasets import is_present
 from fewview.engine._registry import create
 from fewview.evaluate import Grid, run
+from fewview.numerics import _again
 
 METHODS = ("ugda", "marginal")
 
@@ -60,6 +63,24 @@ class Devices:
         return case, lambda: method.score_episodes(data, episodes, prepared)
 
     # ------------------------------------------------------------------ jobs
+
+    def graphs(self) -> None:
+        """Whether CUDA graphs give what steps one by one give; none are used where they fail."""
+        usual = _again.FIRST
+        for name in self.names:
+            score = self.case(name, "ugda")[1]
+            _again.FIRST = sys.maxsize
+            plain, slow = timed(score, self.device)
+            _again.FIRST = usual
+            try:
+                found, _ = timed(score, self.device)
+                took = timed(score, self.device)[1]
+            except Exception:
+                traceback.print_exc()
+                _again.FIRST = usual = sys.maxsize
+                continue
+            gap = (torch.softmax(found, -1) - torch.softmax(plain, -1)).abs().max()
+            self.tell("graphs", data=name, without=slow, seconds=took, largest_gap=float(gap))
 
     def times(self) -> None:
         """Seconds of the episodes with default settings, and how many times the floor that is."""
@@ -222,7 +243,7 @@ class Devices:
 def main() -> None:
     options = parser(__doc__ or "")
     options.set_defaults(device="cuda")
-    options.add_argument("--jobs", default="times,agree,launches,prepare,tables")
+    options.add_argument("--jobs", default="graphs,times,agree,prepare,tables,launches")
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--episodes", type=int, default=400)
     options.add_argument("--splits", type=int, default=10, help="class splits of a table")

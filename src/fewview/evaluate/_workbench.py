@@ -8,12 +8,16 @@ it, here or elsewhere, is the business of executors.
 from __future__ import annotations
 
 import json
+import os
 import platform
+from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain, groupby
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +46,8 @@ from fewview.samples._data import MultiViewData
 
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
+# Most base sets that are learnt from at once, ahead of the batches that need them.
+AHEAD = 8
 Choices = dict[str, dict[str, Any]]
 Tell = Callable[[str], None]  # takes messages for people
 
@@ -77,6 +83,7 @@ class Workbench:
         self.new_choices: Choices = {}
         self._methods: dict[str, Method] = {}
         self._subsets: LRUCache[Any, MultiViewData] = LRUCache(4)
+        self._lock = Lock()
 
     def evaluate(self, cells: Sequence[Cell]) -> Iterator[Result]:
         """Compute cells in batches that span them; see `Workbench.panels`."""
@@ -84,7 +91,7 @@ class Workbench:
         told: list[tuple[str, float]] = []
 
         def works() -> Iterator[Work]:
-            for asked in chain([first], map(self._ask, cells[1:])):
+            for asked in chain([first], self._ask_ahead(cells[1:])):
                 told.append((asked.chosen, asked.seconds_base))
                 yield asked.work
 
@@ -130,6 +137,22 @@ class Workbench:
             ",".join(filter(None, (chosen, method.describe_choice(prepared.state)))),
             seconds_base + prepared.seconds,
         )
+
+    def _ask_ahead(self, cells: Sequence[Cell]) -> Iterator[_Asked]:
+        """Prepare for the next base sets while the device is busy with the last ones."""
+        units = [list(unit) for _, unit in groupby(cells, key=lambda cell: cell.base_classes)]
+        if len(units) < 2:
+            yield from map(self._ask, cells)
+            return
+        count = max(1, min(AHEAD, (os.cpu_count() or 1) // 2))
+        with ThreadPoolExecutor(count) as pool:
+            waiting = deque(pool.submit(list, map(self._ask, unit)) for unit in units[:count])
+            for unit in [*units[count:], *[None] * count]:
+                if not waiting:
+                    break
+                yield from waiting.popleft().result()
+                if unit is not None:
+                    waiting.append(pool.submit(list, map(self._ask, unit)))
 
     def panels(self, cells: Sequence[Cell]) -> list[list[Cell]]:
         """Cells that go through batches together, in the order of their first ones.
@@ -177,9 +200,10 @@ class Workbench:
 
     def _rows(self, data: MultiViewData, classes: tuple[str, ...]) -> MultiViewData:
         key = (data.fingerprint, classes)
-        if key not in self._subsets:
-            self._subsets[key] = rows_of(data, classes)
-        return self._subsets[key]
+        with self._lock:
+            if key not in self._subsets:
+                self._subsets[key] = rows_of(data, classes)
+            return self._subsets[key]
 
     def _tuned(
         self, cell: Cell, method: Method, base: MultiViewData, task: TaskSpec

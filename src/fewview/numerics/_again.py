@@ -59,7 +59,8 @@ class Again:
         graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            graph.capture_begin()
+            # Other threads may prepare something meanwhile.
+            graph.capture_begin(capture_error_mode="thread_local")
             for own, tensor in zip(self._held, step(_like(like, self._held)), strict=True):
                 if own is not tensor:
                     own.copy_(tensor)
