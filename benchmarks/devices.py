@@ -2,12 +2,13 @@
 
     PYTHONPATH=src:benchmarks python benchmarks/devices.py --jobs agree,times,prepare,tables
 
-Jobs: `graphs` (UGDA's search with CUDA graphs and without), `times` (the episodes of every data set, best of three, against the floor), `agree` (the same
-episodes on the CPU: share of equal predictions, largest gap of a probability), `launches` (what the
-profiler counts: kernels, waits for the device, the dearest operations), `prepare` (seconds that
-learning from base classes takes), `tables` (every table, ten class splits, six missing rates, as
-`python -m fewview.evaluate` computes them) and `primitives` (batched linear algebra alone). Every
-line is printed as it is measured; `--output FILE` has them as JSON.
+Jobs: `graphs` (UGDA's search with CUDA graphs and without), `times` (the episodes of every data
+set, best of three, against the floor), `agree` (the same episodes on the CPU: share of equal
+predictions, largest gap of a probability), `launches` (what the profiler counts: kernels, waits for
+the device, the dearest operations), `prepare` (seconds that learning from base classes takes),
+`tables` (every table, ten class splits, six missing rates, as `python -m fewview.evaluate` computes
+them) and `primitives` (batched linear algebra alone). Every line is printed as it is measured;
+`--output FILE` has them as JSON.
 """
 
 from __future__ import annotations
