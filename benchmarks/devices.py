@@ -1,49 +1,268 @@
-"""The same episodes on CPU and GPU: share of equal predictions and difference in accuracy.
+"""What a GPU does with default settings: seconds against floors, equal answers, launches, tables.
 
-python benchmarks/devices.py --methods ugda,ptmap --episodes 400
+    PYTHONPATH=src:benchmarks python benchmarks/devices.py --jobs agree,times,prepare,tables
+
+Jobs: `graphs` (UGDA's search with CUDA graphs and without), `times` (the episodes of every data
+set, best of three, against the floor), `agree` (the same episodes on the CPU: share of equal
+predictions, largest gap of a probability), `launches` (what the profiler counts: kernels, waits for
+the device, the dearest operations), `prepare` (seconds that learning from base classes takes),
+`tables` (every table, ten class splits, six missing rates, as `python -m fewview.evaluate` computes
+them) and `primitives` (batched linear algebra alone). Every line is printed as it is measured;
+`--output FILE` has them as JSON.
 """
 
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import floors
 import numpy as np
 import torch
-from common import accuracy, parser, print_machine, print_table, tasks
+from common import accuracy, parser, print_machine, tasks, timed
+from table import ETAS, TABLES, Bench, counted_evaluations, forget
 
+from fewview.datasets import is_present
 from fewview.engine._registry import create
+from fewview.evaluate import Grid, run
+from fewview.numerics import _again
+
+METHODS = ("ugda", "marginal")
+
+
+class Devices:
+    """Measures and keeps what was measured."""
+
+    def __init__(self, options: Any) -> None:
+        self.options, self.device = options, options.device
+        self.found: list[dict[str, Any]] = []
+        self.methods = options.methods.split(",")
+        self.names = [n for n in options.datasets.split(",") if is_present(n, options.data_dir)]
+
+    def tell(self, job: str, **what: Any) -> None:
+        """Print one line and keep it."""
+        self.found.append({"label": self.options.label, "job": job, **what})
+        texts = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in what.items())
+        print(f"[{self.options.label}] {job}: {', '.join(texts)}", flush=True)
+
+    def case(
+        self, name: str, text: str, device: str | None = None
+    ) -> tuple[Any, Callable[[], Any]]:
+        """Episodes of class split 0, and what scores them."""
+        options = self.options
+        data, base, task, episodes = tasks(
+            name, 0, options.eta, 0, options.episodes, options.data_dir
+        )
+        method = create(text, device=device or self.device)
+        prepared = method.prepare_base(base, task)
+        case = (data, base, task, episodes, method, prepared)
+        return case, lambda: method.score_episodes(data, episodes, prepared)
+
+    # ------------------------------------------------------------------ jobs
+
+    def graphs(self) -> None:
+        """Whether CUDA graphs give what steps one by one give; none are used where they fail."""
+        usual = _again.FIRST
+        for name in self.names:
+            score = self.case(name, "ugda")[1]
+            _again.FIRST = sys.maxsize
+            plain, slow = timed(score, self.device)
+            _again.FIRST = usual
+            try:
+                found, _ = timed(score, self.device)
+                took = timed(score, self.device)[1]
+            except Exception:
+                traceback.print_exc()
+                _again.FIRST = usual = sys.maxsize
+                continue
+            gap = (torch.softmax(found, -1) - torch.softmax(plain, -1)).abs().max()
+            self.tell("graphs", data=name, without=slow, seconds=took, largest_gap=float(gap))
+
+    def times(self) -> None:
+        """Seconds of the episodes with default settings, and how many times the floor that is."""
+        rates = floors.measure_rates(self.device)
+        self.tell("rates", product=rates.product / 1e9, copy=rates.copy / 1e9)
+        counting = Bench.__new__(Bench)
+        for name in self.names:
+            for text in self.methods:
+                (data, _, task, episodes, _, prepared), score = self.case(name, text)
+                score()
+                took = min(timed(score, self.device)[1] for _ in range(3))
+                with counted_evaluations() as evaluations:
+                    scores = score()
+                cost = Bench.cost(
+                    counting, name, text, task, list(data.view_dims.values()), prepared.state,
+                    sum(evaluations), len(episodes),
+                )  # fmt: skip
+                floor = cost.seconds(rates)
+                hits = accuracy(scores.argmax(-1).numpy(), episodes)
+                self.tell(
+                    "times", data=name, method=text, tasks=len(episodes), seconds=took,
+                    floor=floor, times_floor=took / floor, accuracy=hits,
+                )  # fmt: skip
+
+    def agree(self) -> None:
+        """Share of equal predictions on the CPU and here."""
+        for name in self.names:
+            for text in self.methods:
+                (*_, episodes, _, _), score = self.case(name, text)
+                here = score()
+                there = self.case(name, text, "cpu")[1]()
+                same = float((here.argmax(-1) == there.argmax(-1)).double().mean())
+                gap = (torch.softmax(here.double(), -1) - torch.softmax(there.double(), -1)).abs()
+                self.tell(
+                    "agree", data=name, method=text, tasks=len(episodes), same=100 * same,
+                    largest_gap=float(gap.max()),
+                )  # fmt: skip
+
+    def launches(self) -> None:
+        """Kernels, waits and the dearest operations of one scoring."""
+        for name in self.names:
+            for text in self.methods:
+                score = self.case(name, text)[1]
+                score()
+                self._profile("launches", score, data=name, method=text)
+
+    def _profile(self, job: str, action: Callable[[], Any], **what: Any) -> None:
+        from torch.profiler import ProfilerActivity, profile
+
+        kinds = [ProfilerActivity.CPU]
+        if self.device.startswith("cuda"):
+            kinds.append(ProfilerActivity.CUDA)
+        with profile(activities=kinds) as profiled:
+            timed(action, self.device)
+        rows = profiled.key_averages()
+        calls = {row.key: row.count for row in rows}
+
+        def count(*names: str) -> int:
+            return sum(n for key, n in calls.items() if any(name in key for name in names))
+
+        def device_ms(row: Any) -> float:
+            return float(getattr(row, "self_device_time_total", 0.0)) / 1e3
+
+        self.tell(
+            job, **what, kernels=count("LaunchKernel"),
+            waits=count("StreamSynchronize", "DeviceSynchronize", "EventSynchronize"),
+            copies=count("cudaMemcpyAsync"), item=calls.get("aten::item", 0),
+            nonzero=calls.get("aten::nonzero", 0),
+            device_ms=float(sum(device_ms(row) for row in rows)),
+        )  # fmt: skip
+        most = self.options.rows
+        for title, key in (("device", device_ms), ("host", lambda r: r.self_cpu_time_total / 1e3)):
+            for row in sorted(rows, key=key, reverse=True)[:most]:
+                print(f"    {title} {key(row):9.2f} ms {row.count:6d} x {row.key[:70]}")
+
+    def prepare(self) -> None:
+        """Seconds of learning from base classes, the first time and again."""
+        for name in self.names:
+            for text in self.methods:
+                _, base, task, _ = tasks(name, 0, 0.3, 0, 1, self.options.data_dir)
+                method = create(text, device=self.device)
+
+                def learn(m: Any = method, b: Any = base, t: Any = task) -> Any:
+                    forget()
+                    return m.prepare_base(b, t)
+
+                took = [timed(learn, self.device)[1] for _ in range(2)]
+                self.tell("prepare", data=name, method=text, first=took[0], again=took[1])
+                if self.options.rows and text == "marginal":
+                    self._profile("preparing", learn, data=name)
+
+    def tables(self) -> None:
+        """Every table: ten class splits, six missing rates, both methods, one run."""
+        names = tuple(n for n in TABLES if is_present(n, self.options.data_dir))
+        forget()
+        total = 0.0
+        for name in names:
+            for text in self.methods:
+                grid = Grid(
+                    datasets=(name,), methods=(text,), etas=ETAS,
+                    splits=self.options.splits, episodes=self.options.table_episodes,
+                    device=self.device, data_dir=self.options.data_dir,
+                )  # fmt: skip
+                outcome, took = timed(lambda g=grid: run(g), self.device)
+                results = outcome.results.values()
+                learnt = {r.cell.split: r.seconds_base for r in results}
+                total += took
+                self.tell(
+                    "table", data=name, method=text, cells=outcome.computed, seconds=took,
+                    scoring=sum(r.seconds for r in results), preparing=sum(learnt.values()),
+                    accuracy=100 * float(np.mean([r.metrics.accuracy.mean() for r in results])),
+                    failures=len(outcome.failures),
+                )  # fmt: skip
+        self.tell("all tables", sets=len(names), seconds=total)
+
+    def primitives(self) -> None:
+        """Batched linear algebra as Marginal and UGDA use it."""
+        eye = torch.eye
+        for batch, width in ((2000, 32), (8000, 32), (2000, 64), (2000, 128), (400, 300)):
+            x = torch.randn(batch, width, width + 8, device=self.device)
+            matrix = x @ x.mT / width + eye(width, device=self.device)
+            factor = torch.linalg.cholesky_ex(matrix)[0]
+            same = eye(width, device=self.device).expand_as(matrix)
+            actions: dict[str, Callable[[], Any]] = {
+                "cholesky": lambda m=matrix: torch.linalg.cholesky_ex(m),
+                "triangular": lambda f=factor, s=same: torch.linalg.solve_triangular(
+                    f, s, upper=False
+                ),
+                "inverse": lambda m=matrix: torch.linalg.inv_ex(m),
+                "product": lambda m=matrix: m @ m,
+            }
+            if width <= 64:
+                actions |= {
+                    "eigh": lambda m=matrix: torch.linalg.eigh(m),
+                    "qr": lambda m=matrix: torch.linalg.qr(m[:400]),
+                    "cholesky_inverse": lambda f=factor: torch.cholesky_inverse(f[:2000]),
+                    "solve": lambda m=matrix: torch.linalg.solve_ex(m, m[..., :1]),
+                }
+            found = {}
+            for title, action in actions.items():
+                action()
+                found[title] = 1e3 * min(timed(action, self.device)[1] for _ in range(3))
+            self.tell("primitives, ms", batch=batch, width=width, **found)
+        small = torch.zeros(1000, device=self.device)
+
+        def launch_many() -> None:
+            for _ in range(1000):
+                small.add_(1.0)
+
+        launch_many()
+        self.tell("a launch", microseconds=1e3 * timed(launch_many, self.device)[1])
+        for side in (1000, 2000):
+            rows = torch.randn(side, side + 10, device=self.device, dtype=torch.float64)
+            gram = rows @ rows.T
+            torch.linalg.eigh(gram)
+            took = timed(lambda g=gram: torch.linalg.eigh(g), self.device)[1]
+            self.tell("eigh of one, float64", side=side, seconds=took)
 
 
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--methods", default="proto,ugda")
+    options.set_defaults(device="cuda")
+    options.add_argument("--jobs", default="graphs,times,agree,prepare,tables,launches")
+    options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--episodes", type=int, default=400)
+    options.add_argument("--splits", type=int, default=10, help="class splits of a table")
+    options.add_argument("--table-episodes", type=int, default=40, help="of every cell")
+    options.add_argument("--rows", type=int, default=12, help="operations that a profile lists")
+    options.add_argument("--label", default="now", help="what these lines are called")
+    options.add_argument("--output", default=None)
     arguments = options.parse_args()
-    print_machine("cuda")
-    rows = []
-    for name in arguments.datasets.split(","):
-        data, base, task, episodes = tasks(
-            name, 0, arguments.eta, 0, arguments.episodes, arguments.data_dir
-        )
-        for text in arguments.methods.split(","):
-            scores = {}
-            for device in ("cpu", "cuda"):
-                method = create(text, device=device)
-                prepared = method.prepare_base(base, task)
-                scores[device] = method.score_episodes(data, episodes, prepared)
-            best = {device: out.argmax(-1).numpy() for device, out in scores.items()}
-            probability = {d: torch.softmax(out.double(), -1) for d, out in scores.items()}
-            gap = (probability["cpu"] - probability["cuda"]).abs().max().item()
-            hits = [accuracy(best[device], episodes) for device in ("cpu", "cuda")]
-            rows.append(
-                [
-                    name,
-                    text,
-                    f"{100 * np.mean(best['cpu'] == best['cuda']):.3f} %",
-                    f"{gap:.1e}",
-                    f"{hits[0]:.2f}",
-                    f"{hits[1] - hits[0]:+.3f}",
-                ]
-            )
-    print_table(
-        ("data set", "method", "same prediction", "largest gap", "accuracy", "GPU minus CPU"), rows
-    )
+    print_machine(arguments.device)
+    devices = Devices(arguments)
+    begin = time.perf_counter()
+    try:
+        for job in arguments.jobs.split(","):
+            getattr(devices, job)()
+            print(f"# {job} done at {time.perf_counter() - begin:.1f} s", flush=True)
+    finally:
+        if arguments.output:
+            Path(arguments.output).write_text(json.dumps(devices.found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._settings import Settings
 from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense
 from fewview.methods.ugda._rectification import Objective
-from fewview.numerics import ViewTensors
+from fewview.numerics import ViewTensors, _again
 from fewview.numerics._moments import ClassStatistics
 from fewview.samples import largest_rate
 
@@ -121,16 +121,18 @@ def measured(action: Callable[[], Any], device: str, repeats: int = 1) -> tuple[
 @contextmanager
 def counted_evaluations() -> Iterator[list[int]]:
     """How many tasks' objectives of ADSR are evaluated inside the block, one entry per call."""
-    usual, counts = Objective.of_logits, []
+    usual, counts, first = Objective.of_logits, [], _again.FIRST
 
     def counting(self: Objective, logits: torch.Tensor) -> Any:
         counts.append(len(logits))
         return usual(self, logits)
 
     Objective.of_logits = counting  # type: ignore[method-assign]
+    _again.FIRST = sys.maxsize  # graphs are not counted
     try:
         yield counts
     finally:
+        _again.FIRST = first
         Objective.of_logits = usual  # type: ignore[method-assign]
 
 

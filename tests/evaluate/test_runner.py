@@ -85,10 +85,10 @@ def test_there_is_one_way_from_episodes_to_scores(monkeypatch: pytest.MonkeyPatc
     """What a benchmark runs, tuning included, is what `Method.score_episodes` gives."""
     usual, seen = Proto.score_in_batches, []
 
-    def note(self: Proto, data: Any, episodes: Any, prepared: Any) -> Any:
-        for part, scores in usual(self, data, episodes, prepared):
-            seen.append(len(part))
-            yield part, scores
+    def note(self: Proto, works: Any) -> Any:
+        for answered in usual(self, works):
+            seen.append(len(answered.episodes))
+            yield answered
 
     monkeypatch.setattr(Proto, "score_in_batches", note)
     run(small(eta="0.5", splits=1))
@@ -96,6 +96,39 @@ def test_there_is_one_way_from_episodes_to_scores(monkeypatch: pytest.MonkeyPatc
     run(small(eta="0.5", splits=1, tune=True))
     assert len(seen) > 2
     assert seen[-1] == 6
+
+
+@pytest.mark.parametrize("method", ["proto", "match:padding=base", "ptmap", "ugda", "marginal"])
+def test_cells_together_are_what_they_are_alone(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Class splits, missing rates and gaps in one batch, as on a GPU; draws do not change."""
+    grid = small(
+        methods=method, eta="0,0.3,0.5", splits=3, dtype="float64", keep_probabilities=True
+    )
+    alone = run(grid)
+    kind = type(make_method(grid.methods[0], grid))
+    monkeypatch.setattr(kind, "joins", True)
+    sizes, usual = [], kind.score_batch
+
+    def note(self: Any, batch: Any, prepared: Any) -> Any:
+        sizes.append((batch.n_tasks, batch.states is not None))
+        return usual(self, batch, prepared)
+
+    monkeypatch.setattr(kind, "score_batch", note)
+    together = run(grid)
+    assert sum(size for size, _ in sizes) == 9 * 6
+    # Marginal's class splits are taken one by one, with all their missing rates.
+    assert sizes == ([(18, False)] * 3 if method == "marginal" else [(54, True)])
+    assert together.results.keys() == alone.results.keys()
+    for key, result in alone.results.items():
+        other = together.results[key]
+        assert other.cell == result.cell
+        assert result.answers is not None
+        assert other.answers is not None
+        np.testing.assert_array_equal(other.answers.labels, result.answers.labels)
+        gap = np.abs(np.exp(other.answers.scores) - np.exp(result.answers.scores))
+        assert gap.max() < 1e-4
 
 
 def test_same_digits_twice() -> None:

@@ -20,13 +20,15 @@ from fewview.methods.marginal._outside import (
     Profile,
     find_outside,
     learn_profile,
+    leave_over,
+    left_over,
     play_new,
     principal_rows,
     shares_of,
     wide_views,
 )
 from fewview.methods.marginal._projection import Projection, fit_projection
-from fewview.methods.marginal._remainder import Remainder, learn_remainder, left_over
+from fewview.methods.marginal._remainder import Remainder, learn_remainder, unit_products
 from fewview.methods.marginal._rounds import _rounds, log_dirichlet
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import ViewTensors, map_tensors
@@ -70,7 +72,7 @@ def test_rows_along_the_directions_of_what_is_left_over() -> None:
     novel = MultiViewData({"a": make(30)}, labels=np.repeat([0, 1, 2], 10))
     projection = fit_projection(base, 5)
     batch = drawn(novel, TaskSpec(way=3, shot=2, queries=7))
-    rows, seen, variance = principal_rows(batch, 0, projection)
+    rows, seen, variance = principal_rows(leave_over(batch, 0, projection))
     assert seen.all()
     axes = projection.axes[0].numpy()
     factor = np.linalg.norm(axes[:, 0])
@@ -99,9 +101,13 @@ def test_shares_by_analysis_of_variance() -> None:
     values = np.zeros((4000, 3))
     values[:, 1] = np.repeat(centres, 10) + rng.normal(size=4000)
     data = MultiViewData({"a": values}, labels=np.repeat(np.arange(400), 10))
-    projection = Projection((torch.eye(3, 1, dtype=torch.float64),), (torch.zeros(1),))
-    batch = drawn(data, TaskSpec(way=40, shot=1, queries=9), 8)
-    within, between, rest = shares_of(batch, 0, projection)[:, 0].tolist()
+    zeros = torch.zeros(3, dtype=torch.float64)
+    axes = torch.eye(3, 1, dtype=torch.float64)
+    projection = Projection((axes,), (zeros[:1],), (zeros,))
+    rows = torch.from_numpy(values.copy())
+    left = left_over(rows, torch.ones(4000, dtype=torch.bool), 0, projection)
+    episodes = EpisodeSampler(data, TaskSpec(way=40, shot=1, queries=9)).draw(0, 8)
+    within, between, rest = shares_of(left, 0, episodes)[:, 0].tolist()
     assert rest == pytest.approx(1, abs=0.02)
     assert between / within == pytest.approx(4, rel=0.15)
     # All variance is within or between; means of 40 classes vary 39/40 as much.
@@ -199,7 +205,7 @@ def test_rows_that_leave_nothing_over_have_no_directions(dtype: Any) -> None:
     support = (torch.cat([alike[:, :3], within[:, :3], batch.support[0][2:]]),)
     batch = replace(batch, query=query, support=support)
     projection = map_tensors(projection, lambda tensor: tensor.to(dtype))
-    rows, _, variance = principal_rows(batch, 0, projection)
+    rows, _, variance = principal_rows(leave_over(batch, 0, projection))
     assert rows.isfinite().all()
     assert (variance[:2] == 0).all()
     assert (variance[2, :3] > 0).all()
@@ -221,7 +227,8 @@ def test_missing_views_have_no_place_outside() -> None:
     profile = learn_profile(play_new(base, [0, 1], 3, 16, 0), [0, 1], 3, 0)
     assert profile is not None
     batch = drawn(novel, TaskSpec(way=3, queries=10, eta=0.4))
-    outside = find_outside(batch, projection, profile)
+    left = {view: leave_over(batch, view, projection) for view in (0, 1)}
+    outside = find_outside(left, 3, batch.n_support, profile)
     half = outside.query.shape[-1] // 2
     for view, part in enumerate((slice(half), slice(half, None))):
         gone = ~batch.query_mask[..., view]
@@ -248,7 +255,8 @@ def test_remainders_are_scored_by_gaussian_densities(shot: int) -> None:
     width = novel.views["title"].shape[1] - 16
     batch = drawn(novel, TaskSpec(way=3, shot=shot, queries=4, eta=0.4), n=2)
     numbers = (torch.tensor([x], dtype=torch.float64) for x in (0.0, 0.3, width))
-    found = Remainder((0,), *numbers).predictive(batch, projection)
+    left = {0: leave_over(batch, 0, projection)}
+    found = Remainder((0,), *numbers).predictive(left, batch.one_hot())
     within, between = 0.7 / width, 0.3 / width
     for task, query, label in product(range(2), range(12), range(3)):
         if not batch.query_mask[task, query, 0]:
@@ -287,11 +295,12 @@ def test_rows_inside_the_components_have_no_remainder() -> None:
     axes, centre = projection.axes[0], projection.centre[0]
     inside = centre + torch.randn(5, 16, dtype=torch.float64) @ axes.mT
     rows = torch.stack([*inside, centre + torch.ones_like(centre)])
-    whole, part, there = left_over(rows, torch.ones(6, dtype=torch.bool), 0, projection)
+    left = left_over(rows, torch.ones(6, dtype=torch.bool), 0, projection)
+    products, there = unit_products(left)
     assert there.tolist() == [False] * 5 + [True]
-    assert (whole[:5] == 0).all()
-    assert (part[:5] == 0).all()
-    assert float(whole[5].square().sum() - part[5].square().sum()) == pytest.approx(1)
+    assert (products[:5] == 0).all()
+    assert (products[:, :5] == 0).all()
+    assert float(products[5, 5]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.4])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Integral
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fewview.engine._explaining import Explanation, explain_by_leaving_out
 from fewview.engine._parameters import Parameters, choose
-from fewview.engine._state import DTYPES, Prepared, State, Tags
+from fewview.engine._state import DTYPES, Answered, Prepared, State, Tags, Work
 from fewview.episodes._sampler import Episodes
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
@@ -201,6 +201,23 @@ class Contract(Parameters, ABC):
         """The same method with settings that were chosen automatically fixed."""
         return self
 
+    @property
+    def joins(self) -> bool:
+        """Whether tasks of different cells go through one batch.
+
+        On a GPU a batch costs its launches, whatever its size; on a CPU nothing is gained, and the
+        digits of a cell do not depend on which others are computed.
+        """
+        return self.torch_device.type != "cpu" and not self.tags.trained
+
+    def stack(self, states: Sequence[State]) -> State | None:
+        """One state for tasks of different base sets, or None where they are scored one by one.
+
+        `scores` then finds in `batch.states` which of them a task has. A method that learns
+        nothing but the scaling has nothing to stack.
+        """
+        return states[0] if all(type(state) is State for state in states) else None
+
     def typicality(self, batch: EpisodeBatch, state: State) -> Tensor:
         """How well queries fit every class on a scale of its own, [tasks, n_query, way].
 
@@ -322,16 +339,77 @@ class Contract(Parameters, ABC):
             part = episodes[start : start + size]
             yield part, tensors.gather(part).without_query_labels()
 
-    def score_in_batches(
-        self, data: MultiViewData, episodes: Episodes, prepared: Prepared
-    ) -> Iterator[tuple[Episodes, Tensor]]:
-        """Some of the episodes, and their scores [tasks, n_query, way] on the CPU."""
-        for part, batch in self.batches(data, episodes, prepared):
-            yield part, self.score_batch(batch, prepared).cpu()
+    def score_in_batches(self, works: Iterable[Work]) -> Iterator[Answered]:
+        """Answer the tasks of many works in as few batches as fit memory.
+
+        A work is asked for when there is room for it, so that what was learnt for others may be
+        gone by then. Works of another shape, and where `joins` is False all of them, begin a batch
+        of their own.
+        """
+        waiting: list[tuple[int, Episodes, Work]] = []
+        room, before = 0, None
+        for number, work in enumerate(works):
+            episodes, dims = work.episodes, work.prepared.reference.view_dims
+            shape = (episodes.support.shape[1], episodes.query.shape[1], dims, episodes.way)
+            if waiting and (shape != before or not self.joins):
+                yield from self._answer(waiting)
+                waiting = []
+            size, before, start = self.batch_size(*shape), shape, 0
+            while start < len(episodes):
+                room = room if waiting else size
+                part = episodes[start : start + room]
+                waiting.append((number, part, work))
+                start, room = start + len(part), room - len(part)
+                if room == 0:
+                    yield from self._answer(waiting)
+                    waiting = []
+        if waiting:
+            yield from self._answer(waiting)
+
+    def _answer(self, waiting: Sequence[tuple[int, Episodes, Work]]) -> Iterator[Answered]:
+        """Score one batch, of one state or of several."""
+        tensors = [kept_tensors(self, work.data, work.prepared)[0] for _, _, work in waiting]
+        begin = perf_counter()  # scaling is not scoring
+        learnt = list({id(work.prepared.state): work.prepared for _, _, work in waiting}.values())
+        of = [next(k for k, p in enumerate(learnt) if p.state is work.prepared.state)
+              for _, _, work in waiting]  # fmt: skip
+        batches = [
+            found.gather(part).without_query_labels()
+            for found, (_, part, _) in zip(tensors, waiting, strict=True)
+        ]
+        if len(learnt) > 1 and (stacked := self._stacked(learnt)) is not None:
+            batches = [
+                replace(batch, states=torch.full_like(batch.seeds, k))
+                for batch, k in zip(batches, of, strict=True)
+            ]
+            learnt, of = [stacked], [0] * len(of)
+        found_scores: dict[int, Tensor] = {}
+        for k, prepared in enumerate(learnt):
+            mine = [place for place, which in enumerate(of) if which == k]
+            joined = EpisodeBatch.join([batches[place] for place in mine])
+            scores = self.score_batch(joined, prepared).cpu()
+            parts = torch.split(scores, [batches[place].n_tasks for place in mine])
+            found_scores |= dict(zip(mine, parts, strict=True))
+        per_task = (perf_counter() - begin) / sum(batch.n_tasks for batch in batches)
+        for place, (number, part, _) in enumerate(waiting):
+            yield Answered(number, part, found_scores[place], per_task * len(part))
+
+    def _stacked(self, learnt: Sequence[Prepared]) -> Prepared | None:
+        """Several prepared states as one, base means [states, width]; None where there is none."""
+        state = self.stack([prepared.state for prepared in learnt])
+        if state is None:
+            return None
+        means = [prepared.base_means for prepared in learnt]
+        known = [found for found in means if found is not None]
+        if 0 < len(known) < len(means):
+            return None
+        stacked = tuple(map(torch.stack, zip(*known, strict=True))) if known else None
+        return replace(learnt[0], state=state, base_means=stacked)
 
     def score_episodes(self, data: MultiViewData, episodes: Episodes, prepared: Prepared) -> Tensor:
         """All of `score_in_batches` in one tensor, [tasks, n_query, way]."""
-        return torch.cat([scores for _, scores in self.score_in_batches(data, episodes, prepared)])
+        found = self.score_in_batches([Work(data, episodes, prepared)])
+        return torch.cat([answered.scores for answered in found])
 
     def score_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Tensor:
         """Pad if needed and score one batch of scaled tasks: [tasks, n_query, way]."""
@@ -358,7 +436,10 @@ class Contract(Parameters, ABC):
         """Fill missing views unless the method handles them itself."""
         if self.tags.handles_missing:
             return batch
-        return pad(batch, self.padding, prepared.base_means)
+        means = prepared.base_means
+        if means is not None and batch.states is not None:
+            means = tuple(mean[batch.states] for mean in means)
+        return pad(batch, self.padding, means)
 
     def batch_size(self, n_support: int, n_query: int, dims: dict[str, int], way: int) -> int:
         """Tasks that go together: a function of shapes and `max_memory`, never of free memory."""

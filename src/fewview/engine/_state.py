@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fewview.episodes._sampler import Episodes
 from fewview.numerics._batch import map_tensors
 from fewview.samples._data import MultiViewData
 from fewview.samples._scaling import ViewScaling
@@ -97,3 +98,25 @@ class Prepared:
         """Return the same with its tensors on another device."""
         means, state = map_tensors((self.base_means, self.state), lambda x: x.to(device))
         return replace(self, base_means=means, state=state)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Tasks to be answered: episodes of unscaled data, and what was learnt for them."""
+
+    data: MultiViewData
+    episodes: Episodes
+    prepared: Prepared
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Some tasks of the work with a number: their scores [tasks, n_query, way], on the CPU.
+
+    `seconds` are those of the whole batch, by the share of its tasks.
+    """
+
+    number: int
+    episodes: Episodes
+    scores: Tensor
+    seconds: float

@@ -112,7 +112,7 @@ def compute(address: str, job: bytes, work: bytes, budget: float, *data: MultiVi
         with single_thread():
             for cell in cells:
                 start = perf_counter()
-                answer.done.append(bench.attempt(cell))
+                answer.done.extend(bench.attempt([cell]))
                 answer.seconds.append(perf_counter() - start)
                 if sum(answer.seconds) > budget:
                     break

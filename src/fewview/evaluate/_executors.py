@@ -42,11 +42,11 @@ class HereExecutor:
     """Computes in this process, with all its threads."""
 
     def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
-        """Compute cells in their order."""
+        """Compute cells in their order, those that go together at once."""
         workbench = Workbench(grid, choices)
-        for cell in cells:
-            yield Event(cell)
-            yield workbench.attempt(cell)
+        for panel in workbench.panels(cells):
+            yield Event(panel[0])
+            yield from workbench.attempt(panel)
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ def _compute(number: int, piece: list[Cell]) -> tuple[int, list[Event], FewviewE
     assert _bench is not None
     events: list[Event] = []
     try:
-        for cell in piece:
-            events.append(_bench.attempt(cell))
+        for panel in _bench.panels(piece):
+            events.extend(_bench.attempt(panel))
     except FewviewError as error:
         return number, events, error
     return number, events, None

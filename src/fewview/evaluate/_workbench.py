@@ -1,4 +1,4 @@
-"""One cell after another: a `Workbench` computes cells and keeps what they share.
+"""Cells, alone or together: a `Workbench` computes them and keeps what they share.
 
 It lives in every process that computes: data, base sets and choices of settings are shared by cells
 (what methods learn from base classes and scaled tensors are kept by the engine). Who drives
@@ -8,21 +8,25 @@ it, here or elsewhere, is the business of executors.
 from __future__ import annotations
 
 import json
+import os
 import platform
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from time import perf_counter
-from typing import Any
+from itertools import chain, groupby
+from threading import Lock
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from fewview._version import __version__
-from fewview.engine._contract import kept_tensors
 from fewview.engine._method import Method
-from fewview.engine._state import Prepared
-from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.engine._state import Work
+from fewview.episodes._sampler import EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import (
     Grid,
@@ -37,11 +41,13 @@ from fewview.evaluate._tuning import choose
 from fewview.ground._errors import FewviewError
 from fewview.ground._memory import LRUCache
 from fewview.results._cells import Cell, Result, content_hash
-from fewview.results._metrics import Answers, EpisodeMetrics, join, measure
+from fewview.results._metrics import Answers, join, measure
 from fewview.samples._data import MultiViewData
 
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
+# Most base sets that are learnt from at once, ahead of the batches that need them.
+AHEAD = 8
 Choices = dict[str, dict[str, Any]]
 Tell = Callable[[str], None]  # takes messages for people
 
@@ -59,6 +65,15 @@ class Event:
 Events = Generator[Event, None, None]
 
 
+class _Asked(NamedTuple):
+    """What a cell asks for: who answers what, settings that were chosen, and the seconds so far."""
+
+    method: Method
+    work: Work
+    chosen: str
+    seconds_base: float
+
+
 class Workbench:
     """Computes cells of one grid in one process; `choices` are those made before, by key."""
 
@@ -68,9 +83,43 @@ class Workbench:
         self.new_choices: Choices = {}
         self._methods: dict[str, Method] = {}
         self._subsets: LRUCache[Any, MultiViewData] = LRUCache(4)
+        self._lock = Lock()
 
-    def evaluate(self, cell: Cell) -> Result:
-        """Compute one cell."""
+    def evaluate(self, cells: Sequence[Cell]) -> Iterator[Result]:
+        """Compute cells in batches that span them; see `Workbench.panels`."""
+        keep = self.grid.keep_probabilities
+        told: list[tuple[str, float]] = []
+
+        def works() -> Iterator[Work]:
+            for asked in chain([first], self._ask_ahead(cells[1:])):
+                told.append((asked.chosen, asked.seconds_base))
+                yield asked.work
+
+        first = self._ask(cells[0])
+        answered = first.method.score_in_batches(works())
+        for number, parts in groupby(answered, key=lambda part: part.number):
+            metrics, said, labels, seconds = [], [], [], 0.0
+            for part in parts:
+                labels.append(part.episodes.query_labels)
+                metrics.append(measure(part.scores.numpy(), labels[-1]))
+                seconds += part.seconds
+                if keep:
+                    said.append(torch.log_softmax(part.scores.double(), dim=-1).float())
+            chosen, seconds_base = told[number]
+            yield Result(
+                cell=cells[number],
+                metrics=join(metrics),
+                seconds=seconds,
+                seconds_base=seconds_base,
+                chosen=chosen,
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+                host=platform.node(),
+                versions=versions(),
+                answers=Answers(torch.cat(said).numpy(), np.concatenate(labels)) if keep else None,
+            )
+
+    def _ask(self, cell: Cell) -> _Asked:
+        """Prepare for a cell, and draw its tasks."""
         data, base_data = self.materials(cell)
         missing = missing_rule(self.grid.missing, data)
         task = TaskSpec(missing=missing, **{name: getattr(cell, name) for name in TASK})
@@ -82,32 +131,59 @@ class Workbench:
             method, chosen, seconds_base = self._tuned(cell, method, base, task)
         prepared = method.prepare_for(base, novel, task)
         sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
-        episodes = sampler.draw(cell.start, cell.stop)
-        metrics, seconds, answers = score(
-            method, novel, episodes, prepared, self.grid.keep_probabilities
-        )
-        return Result(
-            cell=cell,
-            metrics=metrics,
-            seconds=seconds,
-            seconds_base=seconds_base + prepared.seconds,
-            chosen=",".join(filter(None, (chosen, method.describe_choice(prepared.state)))),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            host=platform.node(),
-            versions=versions(),
-            answers=answers,
+        return _Asked(
+            method,
+            Work(novel, sampler.draw(cell.start, cell.stop), prepared),
+            ",".join(filter(None, (chosen, method.describe_choice(prepared.state)))),
+            seconds_base + prepared.seconds,
         )
 
-    def attempt(self, cell: Cell) -> Event:
-        """Compute one cell; a breakdown of the method becomes a failure."""
+    def _ask_ahead(self, cells: Sequence[Cell]) -> Iterator[_Asked]:
+        """Prepare for the next base sets while the device is busy with the last ones."""
+        units = [list(unit) for _, unit in groupby(cells, key=lambda cell: cell.base_classes)]
+        if len(units) < 2:
+            yield from map(self._ask, cells)
+            return
+        count = max(1, min(AHEAD, (os.cpu_count() or 1) // 2))
+        with ThreadPoolExecutor(count) as pool:
+            waiting = deque(pool.submit(list, map(self._ask, unit)) for unit in units[:count])
+            for unit in [*units[count:], *[None] * count]:
+                if not waiting:
+                    break
+                yield from waiting.popleft().result()
+                if unit is not None:
+                    waiting.append(pool.submit(list, map(self._ask, unit)))
+
+    def panels(self, cells: Sequence[Cell]) -> list[list[Cell]]:
+        """Cells that go through batches together, in the order of their first ones.
+
+        Those of one data set, method and shape of tasks: class splits, missing rates and seeds. A
+        method whose tasks do not join, and one whose settings are chosen, has cells of their own.
+        """
+        found: dict[Hashable, list[Cell]] = {}
+        for cell in cells:
+            joins = not cell.tune and self._method(cell.method).joins
+            shape = tuple(getattr(cell, name) for name in TASK if name != "eta")
+            key = (cell.data_checksum, cell.method, shape) if joins else cell.hash
+            found.setdefault(key, []).append(cell)
+        return list(found.values())
+
+    def attempt(self, cells: Sequence[Cell]) -> Iterator[Event]:
+        """Compute cells together; a breakdown of the method becomes a failure of its cell."""
+        done = 0
         try:
-            result = self.evaluate(cell)
-        except FewviewError:
-            raise
+            for result in self.evaluate(cells):
+                done += 1
+                choices, self.new_choices = self.new_choices, {}
+                yield Event(result.cell, result, choices=choices)
         except Exception as error:
-            return Event(cell, failure=f"{type(error).__name__}: {error}")
-        choices, self.new_choices = self.new_choices, {}
-        return Event(cell, result, choices=choices)
+            if len(cells) > 1:  # whose fault it is, each one tells by itself
+                for cell in cells[done:]:
+                    yield from self.attempt([cell])
+            elif isinstance(error, FewviewError):
+                raise
+            else:
+                yield Event(cells[0], failure=f"{type(error).__name__}: {error}")
 
     def materials(self, cell: Cell) -> tuple[MultiViewData, MultiViewData]:
         """What a cell is computed from: its data and those of its base classes."""
@@ -124,9 +200,10 @@ class Workbench:
 
     def _rows(self, data: MultiViewData, classes: tuple[str, ...]) -> MultiViewData:
         key = (data.fingerprint, classes)
-        if key not in self._subsets:
-            self._subsets[key] = rows_of(data, classes)
-        return self._subsets[key]
+        with self._lock:
+            if key not in self._subsets:
+                self._subsets[key] = rows_of(data, classes)
+            return self._subsets[key]
 
     def _tuned(
         self, cell: Cell, method: Method, base: MultiViewData, task: TaskSpec
@@ -150,26 +227,6 @@ def choice_key(cell: Cell) -> str:
     for name in ("dataset", "data_checksum", "novel", "start", "stop", "sampler_version"):
         del kept[name]
     return content_hash(kept)
-
-
-def score(
-    method: Method,
-    data: MultiViewData,
-    episodes: Episodes,
-    prepared: Prepared,
-    keep: bool = False,
-) -> tuple[EpisodeMetrics, float, Answers | None]:
-    """Score episodes batch by batch: their metrics, the seconds, and if wanted all answers."""
-    kept_tensors(method, data, prepared)  # scaling is not scoring
-    parts, said, seconds, begin = [], [], 0.0, perf_counter()
-    for some, scores in method.score_in_batches(data, episodes, prepared):
-        seconds += perf_counter() - begin
-        parts.append(measure(scores.numpy(), some.query_labels))
-        if keep:
-            said.append(torch.log_softmax(scores.double(), dim=-1).float())
-        begin = perf_counter()
-    answers = Answers(torch.cat(said).numpy(), episodes.query_labels) if keep else None
-    return join(parts), seconds, answers
 
 
 def versions() -> str:

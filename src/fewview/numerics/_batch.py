@@ -6,8 +6,9 @@ a batch a missing view is a row of zeros with `mask` False, never NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -53,6 +54,8 @@ class EpisodeBatch:
         view_names: names of the views.
         support_weights: float [tasks, n_support] or None (all one): anchors may count for less
             than one support each.
+        states: int64 [tasks] or None (all the same): which of several stacked states is a task's.
+        empty_cells: False where it is known that no cell is NaN.
     """
 
     support: tuple[Tensor, ...]
@@ -65,6 +68,8 @@ class EpisodeBatch:
     way: int
     view_names: tuple[str, ...]
     support_weights: Tensor | None = None
+    states: Tensor | None = None
+    empty_cells: bool = True
 
     @property
     def n_tasks(self) -> int:
@@ -118,6 +123,21 @@ class EpisodeBatch:
         """Return some of the tasks (a slice or an index)."""
         return map_tensors(self, lambda tensor: tensor[key])
 
+    @staticmethod
+    def join(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
+        """The tasks of batches of one shape, one after another."""
+        if len(batches) == 1:
+            return batches[0]
+        first = batches[0]
+        found: dict[str, Any] = {"empty_cells": any(batch.empty_cells for batch in batches)}
+        for name in (item.name for item in fields(first)):
+            parts = [getattr(batch, name) for batch in batches]
+            if isinstance(parts[0], Tensor):
+                found[name] = torch.cat(parts)
+            elif name in ("support", "query"):
+                found[name] = tuple(map(torch.cat, zip(*parts, strict=True)))
+        return replace(first, **found)
+
     def with_queries(self, rows: Tensor) -> EpisodeBatch:
         """The same tasks with some of their queries, int64 [n]."""
         labels = None if self.query_labels is None else self.query_labels[:, rows]
@@ -164,6 +184,11 @@ class ViewTensors:
     mask: Tensor
     view_names: tuple[str, ...]
 
+    @cached_property
+    def empty_cells(self) -> bool:
+        """Whether a cell may be NaN: sums tell, and one look at them."""
+        return bool(torch.stack([view.sum() for view in self.views]).isnan().any())
+
     @classmethod
     def of(
         cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
@@ -204,6 +229,7 @@ class ViewTensors:
             seeds=here(episodes.seeds.view(np.int64)),
             way=episodes.way,
             view_names=self.view_names,
+            empty_cells=self.empty_cells,
         )
 
     def _rows(self, index: Tensor, mask: Tensor) -> tuple[Tensor, ...]:

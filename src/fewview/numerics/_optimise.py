@@ -7,10 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
+
+from fewview.numerics._again import Again
 
 FunctionAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -37,117 +40,158 @@ def minimise_lbfgs(
     if tol is None:
         tol = 1e-7 if start.dtype == torch.float64 else 1e-4
     tasks, shape = start.shape[0], start.shape
-    x = start.reshape(tasks, -1).clone()
+    floor = -torch.inf if enough is None else enough
 
     def evaluate(point: Tensor) -> tuple[Tensor, Tensor]:
         value, gradient = function_and_gradient(point.reshape(shape))
         return value, gradient.reshape(tasks, -1)
 
-    value, gradient = evaluate(x)
-    steps: list[Tensor] = []
-    changes: list[Tensor] = []
-    inverses: list[Tensor] = []  # 1 / (step . change), zero where the pair is not used
-    floor = -torch.inf if enough is None else enough
-    active = _above(gradient, value, tol) & (value > floor)
-    quiet = torch.zeros_like(active, dtype=torch.int64)
-    for _ in range(max_iter):
-        if not bool(active.any()):
-            break
-        direction = -_two_loop(gradient, steps, changes, inverses)
-        slope = (direction * gradient).sum(1)
+    def turn(now: _Search) -> _Search:
+        """Take a new direction, and a first look along it."""
+        direction = -_inverse_hessian(now.gradient, now.pairs, now.used)
+        slope = (direction * now.gradient).sum(1)
         # Rounding can spoil a direction; the steepest descent never is.
         bad = ~(slope < 0)
-        direction = torch.where(bad[:, None], -gradient, direction)
-        slope = torch.where(bad, -(gradient * gradient).sum(1), slope)
-        first = 1.0 if steps else 1.0 / gradient.norm(dim=1).clamp(min=1.0)
-        new_x, new_value, new_gradient, found = _weak_wolfe(
-            evaluate, x, value, gradient, direction, slope, first, active, max_search
+        direction = torch.where(bad[:, None], -now.gradient, direction)
+        slope = torch.where(bad, -(now.gradient * now.gradient).sum(1), slope)
+        first = 1.0 / now.gradient.norm(dim=1).clamp(min=1.0)
+        now = now._replace(
+            direction=direction,
+            slope=slope,
+            length=torch.where(now.begun, 1.0, first),
+            low=torch.zeros_like(now.low),
+            high=torch.full_like(now.high, torch.inf),
+            best=now.x,
+            best_value=now.value,
+            best_gradient=now.gradient,
+            found=torch.zeros_like(now.found),
+            searching=now.active,
         )
-        step, change = new_x - x, new_gradient - gradient
+        return look(now)
+
+    def look(now: _Search) -> _Search:
+        """Look how far to go, per task: doubling and bisection; others stay where they are."""
+        trial = now.x + now.length[:, None] * now.direction
+        value, gradient = evaluate(trial)
+        # A NaN counts as too far.
+        enough = value <= now.value + 1e-4 * now.length * now.slope
+        flat = (gradient * now.direction).sum(1) >= 0.9 * now.slope
+        # Any decrease is kept, should the search end before both conditions hold.
+        take = now.searching & enough
+        searching = now.searching & ~(enough & flat)
+        high = torch.where(searching & ~enough, now.length, now.high)
+        low = torch.where(searching & enough, now.length, now.low)
+        middle = torch.where(torch.isinf(high), 2 * low, (low + high) / 2)
+        return now._replace(
+            best=torch.where(take[:, None], trial, now.best),
+            best_value=torch.where(take, value, now.best_value),
+            best_gradient=torch.where(take[:, None], gradient, now.best_gradient),
+            found=now.found | take,
+            searching=searching,
+            high=high,
+            low=low,
+            length=torch.where(searching, middle, now.length),
+        )
+
+    def move(now: _Search) -> _Search:
+        """Go there, and remember what that tells about the curvature."""
+        step, change = now.best - now.x, now.best_gradient - now.gradient
         curvature = (step * change).sum(1)
-        usable = found & (curvature > 1e-10 * (change * change).sum(1))
-        inverses.append(torch.where(usable, 1.0 / curvature.clamp(min=1e-30), 0.0))
-        steps.append(step)
-        changes.append(change)
-        if len(steps) > history:
-            del steps[0], changes[0], inverses[0]
+        usable = now.found & (curvature > 1e-10 * (change * change).sum(1))
+        pair = torch.stack([step, change], dim=1) * usable[:, None, None]
         # In floats a value near the minimum falls by rounding only; three such steps are the end.
-        noise = 4 * torch.finfo(value.dtype).eps * value.abs().clamp(min=1.0)
-        quiet = torch.where(value - new_value > noise, torch.zeros_like(quiet), quiet + 1)
-        x, value, gradient = new_x, new_value, new_gradient
-        active = found & (quiet < 3) & _above(gradient, value, tol) & (value > floor)
-    return x.reshape(shape)
+        noise = 4 * torch.finfo(now.value.dtype).eps * now.value.abs().clamp(min=1.0)
+        falls = now.value - now.best_value > noise
+        quiet = torch.where(falls, 0, now.quiet + 1)
+        active = now.found & (quiet < 3) & _above(now.best_gradient, now.best_value, tol)
+        return now._replace(
+            x=now.best,
+            value=now.best_value,
+            gradient=now.best_gradient,
+            pairs=torch.cat([now.pairs[:, 2:], pair], dim=1),
+            used=torch.cat([now.used[:, 1:], usable[:, None]], dim=1),
+            begun=torch.ones_like(now.begun),
+            quiet=quiet,
+            active=active & (now.best_value > floor),
+        )
+
+    x = start.reshape(tasks, -1).clone()
+    value, gradient = evaluate(x)
+    active = _above(gradient, value, tol) & (value > floor)
+    nobody, nothing = torch.zeros_like(active), torch.zeros_like(value)
+    now = _Search(
+        x, value, gradient, x.new_zeros(tasks, 2 * history, x.shape[1]),
+        torch.zeros(tasks, history, dtype=torch.bool, device=x.device), nobody,
+        torch.zeros_like(active, dtype=torch.int64), active, gradient, nothing, nothing, nothing,
+        nothing, x, value, gradient, nobody, nobody,
+    )  # fmt: skip
+    again = Again(turn, look, move)
+    for _ in range(max_iter):
+        if not bool(now.active.any()):
+            break
+        now = again(turn, now)
+        for _ in range(max_search - 1):
+            if not bool(now.searching.any()):
+                break
+            now = again(look, now)
+        now = again(move, now)
+    return now.x.reshape(shape).clone()
+
+
+class _Search(NamedTuple):
+    """Where tasks are, what they know of their functions, and how far they look along a line."""
+
+    x: Tensor  # [tasks, n]
+    value: Tensor  # [tasks]
+    gradient: Tensor  # [tasks, n]
+    pairs: Tensor  # steps and changes of the gradient in turn, the latest last, [tasks, 2 h, n]
+    used: Tensor  # pairs that say something, bool [tasks, h]; the others are zero
+    begun: Tensor  # bool [tasks]
+    quiet: Tensor  # steps that decreased nothing but rounding, int64 [tasks]
+    active: Tensor  # bool [tasks]
+    direction: Tensor  # [tasks, n]
+    slope: Tensor  # [tasks]
+    length: Tensor  # the next to be tried
+    low: Tensor  # too short
+    high: Tensor  # too long
+    best: Tensor  # so far, [tasks, n]
+    best_value: Tensor
+    best_gradient: Tensor
+    found: Tensor  # whether there is any, bool [tasks]
+    searching: Tensor  # bool [tasks]
 
 
 def _above(gradient: Tensor, value: Tensor, tol: float) -> Tensor:
     return gradient.abs().amax(1) > tol * value.abs().clamp(min=1.0)
 
 
-def _two_loop(
-    gradient: Tensor, steps: list[Tensor], changes: list[Tensor], inverses: list[Tensor]
-) -> Tensor:
-    """Approximate inverse Hessian times gradient, [tasks, n]; skipped pairs have inverse zero."""
-    out = gradient.clone()
-    factors = []
-    for step, change, inverse in zip(
-        reversed(steps), reversed(changes), reversed(inverses), strict=True
-    ):
-        factor = inverse * (step * out).sum(1)
-        factors.append(factor)
-        out -= factor[:, None] * change
-    # Scale by the newest pair that is used, task by task.
-    scale = torch.ones_like(gradient[:, 0])
-    for change, inverse in zip(changes, inverses, strict=True):
-        size = inverse * (change * change).sum(1)
-        scale = torch.where(inverse > 0, 1.0 / size.clamp(min=1e-30), scale)
-    out *= scale[:, None]
-    for step, change, inverse, factor in zip(
-        steps, changes, inverses, reversed(factors), strict=True
-    ):
-        out += (factor - inverse * (change * out).sum(1))[:, None] * step
-    return out
+def _inverse_hessian(gradient: Tensor, pairs: Tensor, used: Tensor) -> Tensor:
+    """Approximate inverse Hessian times gradient, [tasks, n]; see `_Search` for the rest.
 
+    In the compact form of Byrd, Nocedal and Schnabel (1994), which is a few products of matrices
+    where the usual two loops are dozens of small steps: with steps S, changes Y, R the upper
+    triangle of S'Y, D its diagonal and the scale c of the newest pair,
 
-def _weak_wolfe(
-    evaluate: FunctionAndGradient,
-    x: Tensor,
-    value: Tensor,
-    gradient: Tensor,
-    direction: Tensor,
-    slope: Tensor,
-    first: Tensor | float,
-    active: Tensor,
-    max_search: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Find a step per task by doubling and bisection; inactive tasks stay where they are."""
-    low = torch.zeros_like(value)
-    high = torch.full_like(value, torch.inf)
-    length = torch.zeros_like(value) + first
-    best = (x, value, gradient)
-    found = torch.zeros_like(active)
-    searching = active.clone()
-    for _ in range(max_search):
-        trial = x + length[:, None] * direction
-        trial_value, trial_gradient = evaluate(trial)
-        # A NaN counts as too far.
-        enough = trial_value <= value + 1e-4 * length * slope
-        flat = (trial_gradient * direction).sum(1) >= 0.9 * slope
-        # Any decrease is kept, should the search end before both conditions hold.
-        take = searching & enough
-        best = (
-            torch.where(take[:, None], trial, best[0]),
-            torch.where(take, trial_value, best[1]),
-            torch.where(take[:, None], trial_gradient, best[2]),
-        )
-        found = found | take
-        searching = searching & ~(enough & flat)
-        if not bool(searching.any()):
-            break
-        high = torch.where(searching & ~enough, length, high)
-        low = torch.where(searching & enough, length, low)
-        middle = torch.where(torch.isinf(high), 2 * low, (low + high) / 2)
-        length = torch.where(searching, middle, length)
-    return (*best, found)
+        H = c + [S, c Y] [[R^-T (D + c Y'Y) R^-1, -R^-T], [-R^-1, 0]] [S, c Y]'.
+    """
+    tasks, history = used.shape
+    products = (pairs @ pairs.mT).double()
+    along = (pairs @ gradient[..., None])[..., 0].double().reshape(tasks, history, 2)
+    by_step, by_change = along.unbind(-1)
+    crossed, changes = products[:, ::2, 1::2], products[:, 1::2, 1::2]
+    curvature = crossed.diagonal(dim1=1, dim2=2)
+    triangle = crossed.triu() + torch.diag_embed((~used).double())
+    # The scale of the newest pair that is used, task by task.
+    newest = (used * torch.arange(1, history + 1, device=used.device)).argmax(1, keepdim=True)
+    size = changes.diagonal(dim1=1, dim2=2).gather(1, newest)
+    ratio = curvature.gather(1, newest) / size.clamp(min=1e-300)
+    scale = torch.where(used.any(1, keepdim=True), ratio, 1.0)
+    u = torch.linalg.solve_triangular(triangle, by_step[..., None], upper=True)
+    right = curvature[..., None] * u + scale[..., None] * (changes @ u - by_change[..., None])
+    w = torch.linalg.solve_triangular(triangle.mT, right, upper=False)
+    factors = torch.cat([w, -scale[..., None] * u], dim=-1).reshape(tasks, 1, 2 * history)
+    scaled = scale.to(gradient.dtype) * gradient
+    return scaled + (factors.to(gradient.dtype) @ pairs)[:, 0]
 
 
 def make_adam(

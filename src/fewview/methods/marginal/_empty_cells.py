@@ -32,9 +32,12 @@ from fewview.samples._data import MultiViewData
 ROUNDED = 100
 
 
-def has_empty_cells(views: tuple[Tensor, ...]) -> bool:
-    """Whether a present cell is NaN: one sum tells, at the speed of memory."""
-    return any(bool(view.sum().isnan()) and bool(view.isnan().any()) for view in views)
+def has_empty_cells(batch: EpisodeBatch) -> bool:
+    """Whether a present cell is NaN: sums tell, at the speed of memory, where it is not known."""
+    views = (*batch.support, *batch.query)
+    if not batch.empty_cells or not torch.stack([view.sum() for view in views]).isnan().any():
+        return False
+    return any(bool(view.isnan().any()) for view in views)
 
 
 def column_filled(data: MultiViewData) -> MultiViewData:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Widths up to here are left to LAPACK.
-SMALL = 32
+# Widths up to here are left to LAPACK, and on a GPU, where launches count, to its like there.
+SMALL, GPU_SMALL = 32, 64
 # Elements of the matrices that are inverted at once on a CPU: more would not stay in its caches.
 CHUNK = 1 << 21
 
@@ -38,10 +38,14 @@ def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 def _inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     width = matrices.shape[-1]
-    if width <= SMALL:
-        factor = torch.linalg.cholesky(matrices)
+    if width <= (GPU_SMALL if matrices.is_cuda else SMALL):
+        factor = cholesky(matrices)
         log_size = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return torch.cholesky_inverse(factor), log_size
+        if not matrices.is_cuda:
+            return torch.cholesky_inverse(factor), log_size
+        eye = torch.eye(width, dtype=matrices.dtype, device=matrices.device)
+        half_way = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        return half_way.mT @ half_way, log_size
     half = (width + 1) // 2
     corner, side = matrices[:, :half, :half], matrices[:, :half, half:]
     first, log_first = _inverse(corner)
@@ -54,3 +58,27 @@ def _inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     out[:, half:, :half] = -cross.mT
     out[:, :half, :half] = torch.baddbmm(first, cross, gain.mT)
     return out, log_first + log_last
+
+
+def cholesky(matrices: Tensor) -> Tensor:
+    """Factors of positive definite matrices; on a GPU nobody waits to see whether they were."""
+    factor: Tensor = (
+        torch.linalg.cholesky_ex(matrices).L
+        if matrices.is_cuda
+        else torch.linalg.cholesky(matrices)
+    )
+    return factor
+
+
+def orthonormal(columns: Tensor) -> Tensor:
+    """Orthonormal bases [n, rows, k] of the columns of matrices of this shape, in float64.
+
+    By Cholesky factors of their inner products, which a QR decomposition takes one by one. Columns
+    that depend on those before them become as good as zero.
+    """
+    wide = columns.double()
+    wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=1e-150)
+    eye = torch.eye(wide.shape[-1], dtype=wide.dtype, device=wide.device)
+    factor = cholesky(wide.mT @ wide + 1e-12 * eye)
+    found: Tensor = torch.linalg.solve_triangular(factor, wide.mT, upper=False).mT
+    return found.to(columns.dtype)

@@ -28,7 +28,7 @@ from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._imputer import impute
-from fewview.methods.marginal._model import predictive_scores
+from fewview.methods.marginal._model import Kept, predictive_scores
 from fewview.methods.marginal._outside import DIRECTIONS, learn_profile, play_new, wide_views
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._reasons import explain_queries
@@ -77,6 +77,12 @@ def _question(
     asked = (task.way, task.shot, task.queries, task.missing.describe(), task.eta)
     given = tuple((frozen or {}).items())
     return base.fingerprint, method.key(), str(method.torch_device), asked, given
+
+
+@cached(LRUCache(2), key=lambda state, rank: (id(state), rank), lock=Lock())
+def _kept(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
+    """What batches under one state share; the state is kept too, so that its identity stays its."""
+    return Kept(), state
 
 
 def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
@@ -305,7 +311,7 @@ class Marginal(Method):
             )
             return self.prepare_alone(base, task, seed)
         base = column_filled(base)
-        projection = fit_projection(base, self.resolved().components)
+        projection = fit_projection(base, self.resolved().components, self.torch_device)
         statistics = MarginalStatistics(projection).update(base)
         return self.prepare_statistics(statistics, task, seed, base)
 
@@ -339,7 +345,8 @@ class Marginal(Method):
         if sample is None:
             return MarginalState(projection, model, settings)
         wide = wide_views(projection)
-        folds = play_new(sample, wide, task.way, settings.components, seed)
+        components, device = settings.components, self.torch_device
+        folds = play_new(sample, wide, task.way, components, seed, device)
         profile = learn_profile(folds, wide, task.way, seed) if self.transductive else None
         return MarginalState(projection, model, settings, profile, learn_remainder(folds, wide))
 
@@ -371,7 +378,7 @@ class Marginal(Method):
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
         state = cast(MarginalState, state)
-        if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells((*batch.support, *batch.query)):
+        if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells(batch):
             # Nearly every row is a pattern of its own, with matrices of its own.
             numbers = torch.arange(batch.n_tasks, device=batch.device)
             parts = torch.split(numbers, TASKS_WITH_EMPTY)
@@ -389,7 +396,8 @@ class Marginal(Method):
         return out
 
     def _scores(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:
-        return score_together(*score_alone(batch, state, self._rule), state.settings, self._rule)
+        alone = score_alone(batch, state, self._rule, _kept(state, self.rank)[0])
+        return score_together(*alone, state.settings, self._rule)
 
     def scores_alone(self, batch: EpisodeBatch, state: State) -> Tensor:
         """By the supports alone; as for a single query, but for views that no support has."""

@@ -23,11 +23,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from fewview.methods.marginal._inverse import inverse
+from fewview.methods.marginal._inverse import cholesky, inverse
 from fewview.methods.marginal._outside import Outside
 
-# Elements of the largest tensor made at once while queries are scored.
-CHUNK = 1 << 21
+# Elements of the largest tensor made at once while queries are scored: what stays in the caches of
+# a CPU. A GPU has none to mind; few large pieces keep it busy.
+CHUNK, GPU_CHUNK = 1 << 21, 1 << 27
 # With more patterns than that, which takes seven views, none has a gain of its own.
 MANY = 64
 
@@ -76,7 +77,7 @@ def conditional_gains(
     patterns, pattern = unique_patterns(mask)
     for index, views in enumerate(patterns):
         seen, gone = model.columns(views), model.columns(~views)
-        factor = torch.linalg.cholesky(total[seen][:, seen])
+        factor = cholesky(total[seen][:, seen])
         gain = torch.cholesky_solve(total[seen][:, gone], factor)
         yield (pattern == index).nonzero()[:, 0], seen, gone, gain
 
@@ -131,7 +132,7 @@ def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
     """
     within = model.within[columns][:, columns].double()
     between = model.between[columns][:, columns].double()
-    root = torch.linalg.cholesky(within)
+    root = cholesky(within)
     half = torch.linalg.solve_triangular(root, between, upper=False)
     ratio = torch.linalg.solve_triangular(root, half.T, upper=False)
     values, vectors = torch.linalg.eigh((ratio + ratio.T) / 2)
@@ -193,7 +194,8 @@ def gather_evidence(
     evidence, information = flat.new_zeros(len(flat), shape[1]), flat.new_zeros(shape)
     ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
     order = pattern.argsort(stable=True)
-    many = len(patterns) > MANY
+    # A GPU takes all patterns at once; one by one each would be a dozen launches.
+    many = len(patterns) > MANY or samples.is_cuda
     if many:
         within = model.within[known][:, known].double()
         wide = torch.repeat_interleave(patterns, torch.tensor(model.dims, device=mask.device), 1)
@@ -242,7 +244,7 @@ def evidence_of_many(
     evidence = root.new_zeros(len(samples), root.shape[1])
     lacks = 2 * present.sum(1) > present.shape[1]
     if bool(lacks.any()):
-        precision = torch.cholesky_inverse(torch.linalg.cholesky(within))
+        precision = torch.cholesky_inverse(cholesky(within))
         told, seen = precision @ root, samples @ precision
         information[lacks] = root.T @ told
         here = lacks[pattern]
@@ -267,7 +269,7 @@ def evidence_of_many(
             rows = order[(starts[group, None] + slots).clamp(max=len(order) - 1)]
             both = torch.cat((left[index], right[rows[:, None], index[..., None]]), -1)
             both = torch.linalg.solve_triangular(
-                torch.linalg.cholesky(square), both * real[..., None], upper=False
+                cholesky(square), both * real[..., None], upper=False
             )
             half, own = both.split((left.shape[1], most), -1)
             information[group] += sign * (half.mT @ half)
@@ -280,13 +282,13 @@ def _in_chunks(
     patterns: Tensor, sizes: list[int], counts: list[int], left: Tensor
 ) -> Iterator[Tensor]:
     """Patterns in order of their size, so many at a time as make tensors of `CHUNK` numbers."""
-    low = 0
+    low, chunk = 0, GPU_CHUNK if left.is_cuda else CHUNK
     while low < len(sizes):
         high, most = low + 1, counts[low]
         while high < len(sizes):
             most = max(most, counts[high])
             wide = max(sizes[high], left.shape[1] + most)
-            if (high + 1 - low) * sizes[high] * wide > CHUNK:
+            if (high + 1 - low) * sizes[high] * wide > chunk:
                 break
             high += 1
         yield patterns[low:high]
@@ -295,7 +297,7 @@ def _in_chunks(
 
 def information_of(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
     """W' inv(S) W and inv(S) W of the coordinates of one pattern, in float64."""
-    factor = torch.linalg.cholesky(within.double())
+    factor = cholesky(within.double())
     seen = torch.linalg.solve_triangular(factor, root, upper=False)
     return seen.T @ seen, torch.linalg.solve_triangular(factor.T, seen, upper=True)
 
@@ -372,12 +374,12 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     order = which.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     listed = sizes.tolist()
-    low = 0
+    low, end, chunk = 0, 0, GPU_CHUNK if shift.is_cuda else CHUNK
     while low < len(listed):
         high = low + 1
-        while high < len(listed) and (high + 1 - low) * rank * max(rank, listed[high]) <= CHUNK:
+        while high < len(listed) and (high + 1 - low) * rank * max(rank, listed[high]) <= chunk:
             high += 1
-        begin, end = int(starts[low]), int(starts[high - 1]) + listed[high - 1]
+        begin, end = end, end + sum(listed[low:high])
         rows = order[begin:end]
         group = which[rows] - low
         slot = torch.arange(begin, end, device=rows.device) - starts[low:high][group]
@@ -385,7 +387,7 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
         padded[group, slot] = shift[rows]
         chosen = pairs[low:high]
         matrix = precision[chosen // n_patterns] + evidence.information[chosen % n_patterns]
-        factor = torch.linalg.cholesky(matrix)
+        factor = cholesky(matrix)
         solved = torch.linalg.solve_triangular(factor, padded.transpose(1, 2), upper=False)
         half_log = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         out[rows] = (solved.square().sum(1) / 2 - half_log[:, None])[group, slot]
@@ -395,7 +397,7 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
 
 def _normaliser(precision: Tensor, shift: Tensor, kind: Tensor) -> Tensor:
     """Z of every (task, class) [n]; `kind` says which of the precisions is theirs."""
-    factor = torch.linalg.cholesky(precision)
+    factor = cholesky(precision)
     half_log = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     inverse = torch.cholesky_inverse(factor)
     quadratic = (inverse[kind] @ shift[..., None])[..., 0] * shift

@@ -12,21 +12,23 @@ x ~ N(m_c, s_j) and m_c ~ N(0, b_j) around the mean of the task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
-from typing import cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fewview.episodes._pretended import divide, thinned
-from fewview.episodes._sampler import EpisodeSampler
+from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._draws import stream_key, uniform
+from fewview.methods.marginal._inverse import orthonormal
 from fewview.methods.marginal._projection import Projection, fit_projection
-from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
+from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.samples._data import MultiViewData
 
 # Most directions of a view; later ones never told classes apart.
@@ -123,20 +125,88 @@ class Outside:
         return scores, normaliser / 2
 
 
-def find_outside(batch: EpisodeBatch, projection: Projection, profile: Profile) -> Outside:
+@dataclass(frozen=True)
+class LeftOver:
+    """What the components of a view leave over of rows, seen from the centre of base rows.
+
+    Attributes:
+        seen: rows that have the view, and no empty cell in it, bool [..., n].
+        inside: their components, [..., n, c]; zero where a row is not seen, as all that follows.
+        products: inner products of what is left over, in units of components, [..., n, n].
+        whole: squared lengths of the rows themselves in these units, [..., n].
+        start: the rows along directions that know nothing of their order, [..., n, J].
+    """
+
+    seen: Tensor
+    inside: Tensor
+    products: Tensor
+    whole: Tensor
+    start: Tensor
+
+    def at(self, rows: Tensor, seen: Tensor) -> LeftOver:
+        """Of one list of rows those of many tasks: positions int64 and `seen` bool [T, n]."""
+        seen = seen & self.seen[rows]
+        shown = seen.to(self.whole)
+        products = self.products[rows[:, :, None], rows[:, None]]
+        return LeftOver(
+            seen,
+            self.inside[rows] * shown[..., None],
+            products * shown[..., None] * shown[:, None],
+            self.whole[rows] * shown,
+            self.start[rows] * shown[..., None],
+        )
+
+
+def left_over(
+    rows: Tensor, seen: Tensor, view: int, projection: Projection, empty: bool = True
+) -> LeftOver:
+    """Look at rows [..., n, width] of a view where it is there, `seen` [..., n].
+
+    The rows are overwritten. `empty` is False where no cell of them is NaN.
+    """
+    if empty:
+        seen = seen & ~rows.isnan().any(-1)
+    axes = projection.axes[view]
+    rows -= projection.centre[view]
+    rows.masked_fill_(~seen[..., None], 0.0)
+    along = rows @ torch.cat([axes, _start(len(axes), axes.dtype, axes.device)], dim=1)
+    inside, start = torch.split(along, [axes.shape[1], DIRECTIONS], dim=-1)
+    products = rows @ rows.mT
+    products *= axes[:, 0].square().sum()  # the scalar that all axes were divided by
+    whole = products.diagonal(dim1=-2, dim2=-1).clone()
+    return LeftOver(seen, inside, products - inside @ inside.mT, whole, start)
+
+
+def leave_over(batch: EpisodeBatch, view: int, projection: Projection) -> LeftOver:
+    """What is left over of the rows of tasks, supports first."""
+    seen = torch.cat([batch.support_mask[..., view], batch.query_mask[..., view]], dim=1)
+    rows = torch.cat([batch.support[view], batch.query[view]], dim=1)
+    return left_over(rows, seen, view, projection, batch.empty_cells)
+
+
+@lru_cache(maxsize=64)
+def _start(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Fixed random directions of features, [width, J]."""
+    key = np.array(stream_key("directions outside"), dtype=np.uint64)
+    start = uniform(key, width * DIRECTIONS).reshape(-1, DIRECTIONS) - 0.5
+    return torch.from_numpy(start).to(device=device, dtype=dtype)
+
+
+def find_outside(
+    left: Mapping[int, LeftOver], way: int, n_support: int, profile: Profile
+) -> Outside:
     """Describe the samples of tasks along directions of their own."""
     parts = []
     for place, view in enumerate(profile.views):
-        rows, seen, variance = principal_rows(batch, view, projection)
+        rows, seen, variance = principal_rows(left[view])
         counts = seen.sum(1)
-        within, between = profile.at(place, counts / batch.way, batch.way)
-        used = (between > 0) & (variance > TINY) & (counts > batch.way)[:, None]
+        within, between = profile.at(place, counts / way, way)
+        used = (between > 0) & (variance > TINY) & (counts > way)[:, None]
         within = torch.where(used, within * variance, 1.0)
         between = torch.where(used, between * variance, TINY)
         shown = (seen[..., None] * used[:, None]).to(rows)
         parts.append((rows * used[:, None], shown, within, between))
     rows, shown, within, between = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
-    n_support = batch.n_support
     return Outside(
         support=rows[:, :n_support],
         query=rows[:, n_support:],
@@ -147,9 +217,7 @@ def find_outside(batch: EpisodeBatch, projection: Projection, profile: Profile) 
     )
 
 
-def principal_rows(
-    batch: EpisodeBatch, view: int, projection: Projection
-) -> tuple[Tensor, Tensor, Tensor]:
+def principal_rows(left: LeftOver) -> tuple[Tensor, Tensor, Tensor]:
     """Rows of tasks along the principal directions of what the components of a view leave over.
 
     Returns:
@@ -157,32 +225,33 @@ def principal_rows(
         seen: where it is not, bool [T, N_S + N_Q].
         variance: of the rows along every direction, [T, J].
     """
-    seen = torch.cat([batch.support_mask[..., view], batch.query_mask[..., view]], dim=1)
-    rows = torch.cat([batch.support[view], batch.query[view]], dim=1)
-    counts = seen.sum(1).clamp(min=1).to(rows)
-    rows = (rows - (rows.sum(1) / counts[:, None])[:, None]) * seen[..., None]
-    axes = projection.axes[view]
-    inside = rows @ axes
-    rows = rows * axes[:, 0].norm()  # the scalar that all axes were divided by
-    gram = rows @ rows.mT - inside @ inside.mT
+    shown = left.seen.to(left.whole)
+    counts = shown.sum(1).clamp(min=1)
+    share = (shown / counts[:, None])[..., None]
+    # Around the mean of the task.
+    column = left.products @ share
+    gram = left.products - column - column.mT + share.mT @ column
+    gram = gram * shown[..., None] * shown[:, None]
+    block = (left.start - share.mT @ left.start) * shown[..., None]
     # Where nothing is left over but rounding, no directions are looked for.
-    left = gram.diagonal(dim1=1, dim2=2).sum(1) > NOTHING * rows.square().sum((1, 2)).clamp(
-        min=TINY
+    something = gram.diagonal(dim1=1, dim2=2).sum(1) > NOTHING * left.whole.sum(1).clamp(min=TINY)
+    gram = torch.where(
+        something[:, None, None],
+        gram,
+        torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device),
     )
-    gram = torch.where(left[:, None, None], gram, torch.eye(gram.shape[-1]).to(gram))
     width = min(DIRECTIONS, gram.shape[-1])
-    # A start that knows nothing of the order of the rows, so that neither does the answer.
-    key = np.array(stream_key("directions outside"), dtype=np.uint64)
-    start = uniform(key, rows.shape[-1] * width).reshape(-1, width) - 0.5
-    block = rows @ torch.from_numpy(start).to(rows)
+    block = block[..., :width]
     for _ in range(ITERATIONS):
-        block = torch.linalg.qr(gram @ block).Q
+        block = orthonormal(gram @ block)
     values, turn = torch.linalg.eigh(block.mT @ (gram @ block))
-    values, turn = values.flip(-1).clamp(min=0) * left[:, None], turn.flip(-1)
-    out = (block @ turn) * values.sqrt()[:, None] * seen[..., None]
+    values, turn = values.flip(-1), turn.flip(-1)
+    rounding = torch.finfo(gram.dtype).eps * gram.shape[-1] * values[:, :1]
+    values = torch.where(something[:, None] & (values > rounding), values, 0.0)
+    out = (block @ turn) * values.sqrt()[:, None] * shown[..., None]
     missing = DIRECTIONS - width
     pad = torch.nn.functional.pad
-    return pad(out, (0, missing)), seen, pad(values / counts[:, None], (0, missing))
+    return pad(out, (0, missing)), left.seen, pad(values / counts[:, None], (0, missing))
 
 
 @dataclass(frozen=True)
@@ -192,6 +261,14 @@ class Fold:
     unknown: MultiViewData
     projection: Projection
     smallest: int  # rows of a class in pretended tasks
+    device: Any = "cpu"  # where they are looked at
+
+    def left_over(self, rows: MultiViewData, view: int) -> LeftOver:
+        """What is left over of some rows of the classes that play new ones, in float64."""
+        seen = torch.from_numpy(np.array(rows.mask[:, view])).to(self.device)
+        values = torch.tensor(rows.views[rows.view_names[view]], dtype=torch.float64)
+        projection = map_tensors(self.projection, lambda tensor: tensor.to(self.device))
+        return left_over(values.to(self.device), seen, view, projection)
 
 
 def wide_views(projection: Projection) -> list[int]:
@@ -200,7 +277,7 @@ def wide_views(projection: Projection) -> list[int]:
 
 
 def play_new(
-    base: MultiViewData, views: list[int], way: int, components: int, seed: int
+    base: MultiViewData, views: list[int], way: int, components: int, seed: int, device: Any = "cpu"
 ) -> list[Fold]:
     """Let some base classes, as many as a task has or a quarter, play new ones, fold by fold.
 
@@ -217,7 +294,7 @@ def play_new(
     if n_novel < 2:
         return []
     return [
-        Fold(division.unknown, fit_projection(division.known, components), smallest)
+        Fold(division.unknown, fit_projection(division.known, components, device), smallest, device)
         for division in divide(rows, n_novel, FOLDS, "directions", seed, among=among)
     ]
 
@@ -232,16 +309,14 @@ def learn_profile(
     counts = sorted({min(count, folds[0].smallest) for count in ROWS_PER_CLASS})
     found = []
     for fold in folds:
-        tensors = ViewTensors.of(fold.unknown, dtype=torch.float64)
+        # Tasks are made of the same rows again and again, so these are multiplied once.
+        left = [fold.left_over(fold.unknown, v) for v in range(len(views))]
         for kind, count in product(KINDS, counts):
             task = TaskSpec(way=way, shot=1, queries=count - 1, query_counts=kind)
             episodes = EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS)
-            batch = tensors.gather(episodes)
-            found.append(
-                torch.stack([shares_of(batch, v, fold.projection) for v in range(len(views))])
-            )
+            found.append(torch.stack([shares_of(part, v, episodes) for v, part in enumerate(left)]))
     table = torch.stack(found).reshape(-1, len(counts), len(views), 3, DIRECTIONS).mean(0)
-    within, between, rest = table.unbind(2)  # [R, views, J]
+    within, between, rest = table.cpu().unbind(2)  # [R, views, J]
     kept = [v for v in range(len(views)) if float(rest[-1, v, 0]) > LEAST_REST]
     between = between.clamp(min=0)[:, kept]
     if not bool((between > 0).any()):
@@ -255,14 +330,22 @@ def learn_profile(
     )
 
 
-def shares_of(batch: EpisodeBatch, view: int, projection: Projection) -> Tensor:
+def shares_of(left: LeftOver, view: int, episodes: Episodes) -> Tensor:
     """Variance within classes and between their means, as shares of all, by analysis of variance.
 
-    And the share of the variance of the view that these directions have: [3, J].
+    And the share of the variance of the view that these directions have: [3, J]. Of episodes of the
+    rows [n] of which this is left over.
     """
-    rows, seen, variance = principal_rows(batch, view, projection)
-    labels = torch.cat([batch.support_labels, cast(Tensor, batch.query_labels)], dim=1)
-    members = (labels[..., None] == torch.arange(batch.way)).to(rows) * seen[..., None]
+    both = ("support", "query")
+    numbers, labels, mask = (
+        torch.from_numpy(
+            np.concatenate([getattr(episodes, name + end) for name in both], axis=1)
+        ).to(left.whole.device)
+        for end in ("", "_labels", "_mask")
+    )
+    rows, seen, variance = principal_rows(left.at(numbers, mask[..., view]))
+    classes_of = torch.arange(episodes.way, device=labels.device)
+    members = (labels[..., None] == classes_of).to(rows) * seen[..., None]
     counts = members.sum(1)  # [T, C]
     total, classes = counts.sum(1, keepdim=True), (counts > 0).sum(1, keepdim=True)
     means = members.mT @ rows / counts.clamp(min=1)[..., None]
@@ -272,8 +355,10 @@ def shares_of(batch: EpisodeBatch, view: int, projection: Projection) -> Tensor:
     typical = (total - counts.square().sum(1, keepdim=True) / total.clamp(min=1)) / freedom
     between = (explained / freedom - within) / typical.clamp(min=1)
     whole = variance.sum(0).clamp(min=TINY)
-    axes = projection.axes[view]
-    everything = torch.cat([batch.support[view], batch.query[view]], dim=1) * axes[:, 0].norm()
-    size = everything[seen].var(0).sum().clamp(min=TINY)
+    # The variance of all rows: mean of their squares minus the square of their mean.
+    times = torch.bincount(numbers[seen], minlength=len(left.whole)).to(rows)
+    times = times / times.sum().clamp(min=1)
+    middle = times @ left.products @ times + (times @ left.inside).square().sum()
+    size = (times @ left.whole - middle).clamp(min=TINY)
     rest = variance.mean(0).sum() / size
     return torch.stack([within.sum(0) / whole, between.sum(0) / whole, rest.expand_as(whole)])

@@ -5,8 +5,9 @@ Fitted on base samples only, view by view, so that a view never changes what is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,13 +67,17 @@ class Projection:
             spare=tuple(part.min() / size for part, size in zip(parts, sizes, strict=True)),
         )
 
-    def apply(self, views: Sequence[Tensor], mask: Tensor) -> Tensor:
+    def apply(
+        self, views: Sequence[Tensor], mask: Tensor, known: Mapping[int, Tensor] | None = None
+    ) -> Tensor:
         """Project rows and put the views side by side, zeros where a view is missing.
 
-        Per view [..., width], and a mask [..., V]; the answer is [..., all components].
+        Per view [..., width], and a mask [..., V]; the answer is [..., all components]. Components
+        of some views may be `known` already.
         """
+        known = known or {}
         parts = [
-            (view @ axes - shift) * mask[..., index, None]
+            known[index] if index in known else (view @ axes - shift) * mask[..., index, None]
             for index, (view, axes, shift) in enumerate(
                 zip(views, self.axes, self.shift, strict=True)
             )
@@ -80,16 +85,16 @@ class Projection:
         return torch.cat(parts, dim=-1)
 
 
-def fit_projection(data: MultiViewData, components: int) -> Projection:
+def fit_projection(data: MultiViewData, components: int, device: Any = "cpu") -> Projection:
     """Find the principal axes of every view of the (scaled) base set.
 
     A view that no sample has, or that is constant, keeps one axis, so that every view has a place;
-    another has at most `components`.
+    another has at most `components`. The answer is on the CPU, whatever the `device`.
     """
     axes, shifts, centres, spares = [], [], [], []
     for index, block in enumerate(data.views.values()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
-        found, mean = _principal_axes(rows, components)
+        found, mean = _principal_axes(rows, components, device)
         along = ((rows - mean) @ found).var(axis=0) if len(rows) else np.zeros(found.shape[1])
         spread = along.sum()
         spares.append(torch.tensor(_spare(rows, along), dtype=torch.float64))
@@ -113,7 +118,9 @@ def _spare(rows: FloatArray, along: FloatArray) -> float:
     return rest / outside if rest > 1e-9 * along.sum() else float(along.min())
 
 
-def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, FloatArray]:
+def _principal_axes(
+    rows: FloatArray, components: int, device: Any
+) -> tuple[FloatArray, FloatArray]:
     """Principal axes [width, at most components] of rows [n, width], and their mean [width]."""
     n, width = rows.shape
     if n == 0:
@@ -123,19 +130,7 @@ def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, Floa
     if np.abs(centred).max() <= 1e-12 * np.abs(rows).max():  # constant but for rounding
         return np.eye(width, 1), mean
     count = min(components, n, width)
-    side = min(n, width)
-    if side > max(DENSE_SIZE, 3 * count):
-        if side > GRAM_SIZE:
-            operator = LinearOperator(
-                (width, width), matvec=lambda x: centred.T @ (centred @ x), dtype=np.float64
-            )
-        else:
-            # Formed once, the matrix of products is read from near memory in every step.
-            operator = centred @ centred.T if n < width else centred.T @ centred
-        start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
-        values, found = eigsh(operator, k=count, v0=start - 0.5)
-    else:
-        values, found = np.linalg.eigh(centred @ centred.T if n < width else centred.T @ centred)
+    values, found = _leading(centred, count, torch.device(device))
     if len(found) != width:  # of the samples: turned into directions of features
         found = centred.T @ found / np.sqrt(np.maximum(values, np.finfo(float).tiny))
     order = np.argsort(-values, kind="stable")[:count]
@@ -144,3 +139,28 @@ def _principal_axes(rows: FloatArray, components: int) -> tuple[FloatArray, Floa
     if not len(order):
         return np.eye(width, 1), mean
     return found[:, order], mean
+
+
+def _leading(
+    centred: FloatArray, count: int, device: torch.device
+) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues and eigenvectors, at least the leading ones, of X X' or X' X: the smaller one."""
+    n, width = centred.shape
+    side = min(n, width)
+    if device.type != "cpu" and side <= GRAM_SIZE:
+        rows = torch.from_numpy(centred).to(device)
+        found = torch.linalg.eigh(rows @ rows.T if n < width else rows.T @ rows)
+        return found[0].cpu().numpy(), found[1].cpu().numpy()
+    if side <= max(DENSE_SIZE, 3 * count):
+        values, vectors = np.linalg.eigh(centred @ centred.T if n < width else centred.T @ centred)
+        return values, vectors
+    if side > GRAM_SIZE:
+        operator = LinearOperator(
+            (width, width), matvec=lambda x: centred.T @ (centred @ x), dtype=np.float64
+        )
+    else:
+        # Formed once, the matrix of products is read from near memory in every step.
+        operator = centred @ centred.T if n < width else centred.T @ centred
+    start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
+    values, vectors = eigsh(operator, k=count, v0=start - 0.5)
+    return values, vectors

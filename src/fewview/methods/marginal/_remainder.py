@@ -13,16 +13,14 @@ itself cannot have them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fewview.episodes._pretended import thinned
-from fewview.methods.marginal._outside import LEAST_REST, TINY, Fold
-from fewview.methods.marginal._projection import Projection
-from fewview.numerics._batch import EpisodeBatch
+from fewview.methods.marginal._outside import LEAST_REST, TINY, Fold, LeftOver
 
 # Rows of classes that play new ones, of which all pairs are looked at.
 MOST_ROWS = 600
@@ -52,52 +50,38 @@ class Remainder:
     share: Tensor
     freedom: Tensor
 
-    def predictive(self, batch: EpisodeBatch, projection: Projection) -> Tensor:
-        """log N(x; m, s + C) given supports, against a class without any: [T, N_Q, C]."""
-        members = batch.one_hot()
-        out = members.new_zeros(batch.n_tasks, batch.n_query, batch.way)
+    def predictive(self, left: Mapping[int, LeftOver], members: Tensor) -> Tensor:
+        """log N(x; m, s + C) given supports, against a class without any: [T, N_Q, C].
+
+        Of what views leave over of supports and queries; `members` says which class supports are
+        of, [T, N_S, C].
+        """
+        n_support, out = members.shape[1], members.new_zeros(())
         for place, view in enumerate(self.views):
-            support, inside, known = left_over(
-                batch.support[view], batch.support_mask[..., view], view, projection
-            )
-            query, along, asked = left_over(
-                batch.query[view], batch.query_mask[..., view], view, projection
-            )
-            there = members * known[..., None]
-            counts, sums, parts = there.sum(1), there.mT @ support, there.mT @ inside
+            products, known = unit_products(left[view])
+            there = members * known[:, :n_support, None]
+            counts, sums = there.sum(1), products[..., :n_support] @ there
             offset, share, freedom = (x[place] for x in (self.offset, self.share, self.freedom))
             size = 1 - offset
             unknown = size / freedom  # s + b
             within, between = (1 - share) * unknown, share * unknown
             gain = between / (between * counts + within)  # class means are gain * sums
             spread = within + gain * within
-            products = query @ sums.mT - along @ parts.mT - offset * counts[:, None]
-            squares = sums.square().sum(-1) - parts.square().sum(-1) - offset * counts.square()
+            asked = sums[:, n_support:] - offset * counts[:, None]
+            squares = (there * sums[:, :n_support]).sum(1) - offset * counts.square()
             fit = size * (1 / spread - 1 / unknown) + gain.square() * squares / spread
             fit = (fit + freedom * (spread / unknown).log())[:, None]
-            out = out - (fit - 2 * (gain / spread)[:, None] * products) / 2 * asked[..., None]
+            shown = known[:, n_support:, None]
+            out = out - (fit - 2 * (gain / spread)[:, None] * asked) / 2 * shown
         return out
 
 
-def left_over(
-    rows: Tensor, seen: Tensor, view: int, projection: Projection
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows [..., n, width] of a view, their components, and which of them have a remainder.
-
-    The first two are scaled so that x'y of remainders is the difference of their inner products,
-    and x'x is one. Zero where the view is not `seen` [..., n], a cell is empty or nothing is left
-    over.
-    """
-    axes = projection.axes[view]
-    whole_rows = seen & ~rows.isnan().any(-1)
-    rows = torch.where(whole_rows[..., None], rows - projection.centre[view], 0.0)
-    inside = rows @ axes
-    rows = rows * axes[:, 0].norm()  # the scalar that all axes were divided by
-    whole = rows.square().sum(-1, keepdim=True)
-    length = whole - inside.square().sum(-1, keepdim=True)
-    there = length > LEAST_REST * whole.clamp(min=TINY)
+def unit_products(left: LeftOver) -> tuple[Tensor, Tensor]:
+    """Inner products [..., n, n] of remainders at length one, and which rows [..., n] have one."""
+    length = left.products.diagonal(dim1=-2, dim2=-1)
+    there = left.seen & (length > LEAST_REST * left.whole.clamp(min=TINY))
     factor = torch.where(there, length.clamp(min=TINY).rsqrt(), 0.0)
-    return rows * factor, inside * factor, there[..., 0]
+    return left.products * factor[..., None] * factor[..., None, :], there
 
 
 def learn_remainder(folds: Sequence[Fold], views: Sequence[int]) -> Remainder | None:
@@ -126,11 +110,8 @@ def _inner_products(fold: Fold, view: int) -> Tensor | None:
     rows = thinned(fold.unknown[fold.unknown.mask[:, view]], MOST_ROWS)
     if not len(rows):
         return None
-    values = torch.tensor(rows.views[rows.view_names[view]], dtype=torch.float64)
-    whole, inside, there = left_over(
-        values, torch.ones(len(rows), dtype=torch.bool), view, fold.projection
-    )
-    products = (whole @ whole.mT - inside @ inside.mT)[there][:, there]
+    products, there = (part.cpu() for part in unit_products(fold.left_over(rows, view)))
+    products = products[there][:, there]
     codes = torch.from_numpy(rows.codes)[there]
     one_class = codes[:, None] == codes
     pairs = one_class & ~torch.eye(len(codes), dtype=torch.bool)

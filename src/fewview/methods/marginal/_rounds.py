@@ -6,6 +6,7 @@ The mathematics of one score is in `_model.py`; here is the order in which score
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,7 +26,7 @@ from fewview.methods.marginal._model import (
     predictive_scores,
     variational_scores,
 )
-from fewview.methods.marginal._outside import Profile, find_outside
+from fewview.methods.marginal._outside import LeftOver, Profile, find_outside, leave_over
 from fewview.methods.marginal._projection import Projection
 from fewview.methods.marginal._remainder import Remainder
 from fewview.methods.marginal._settings import Settings
@@ -106,18 +107,31 @@ def restructured(moments: Moments, settings: Settings, structure: str) -> Gaussi
 
 
 def evidence_of(
-    batch: EpisodeBatch, state: MarginalState, rule: Rule, kept: Kept | None = None
+    batch: EpisodeBatch,
+    state: MarginalState,
+    rule: Rule,
+    kept: Kept | None = None,
+    left: Mapping[int, LeftOver] | None = None,
 ) -> Evidence:
-    """What the samples of some scaled tasks say about class means."""
+    """What the samples of some scaled tasks say about class means.
+
+    Components of views that something is `left` over of are not computed again.
+    """
     found, kept = batch, Kept(room=0) if kept is None else kept
-    empty = has_empty_cells((*batch.support, *batch.query))
+    empty = has_empty_cells(batch)
     if empty and rule.structure == "imputed":
         found, empty = filled_cells(batch, state), False
     elif empty:
         known = (tuple(map(torch.nan_to_num, views)) for views in (batch.support, batch.query))
         found = replace(batch, support=next(known), query=next(known))
-    support = state.projection.apply(found.support, batch.support_mask)
-    query = state.projection.apply(found.query, batch.query_mask)
+    inside = {view: torch.split(part.inside, [batch.n_support, batch.n_query], 1)
+              for view, part in (left or {}).items() if not empty}  # fmt: skip
+    support, query = (
+        state.projection.apply(views, mask, {view: parts[k] for view, parts in inside.items()})
+        for k, (views, mask) in enumerate(
+            ((found.support, batch.support_mask), (found.query, batch.query_mask))
+        )
+    )
     support_mask, query_mask = batch.support_mask, batch.query_mask
     if rule.structure == "imputed":
         support = filled_in(state.model, support, support_mask)
@@ -137,7 +151,7 @@ def completed(state: MarginalState) -> Projection:
 
 def filled_cells(batch: EpisodeBatch, state: MarginalState) -> EpisodeBatch:
     """The tasks with conditional means in empty cells, as they are without any."""
-    if not has_empty_cells((*batch.support, *batch.query)):
+    if not has_empty_cells(batch):
         return batch
     return fill_cells(batch, completed(state), state.model)
 
@@ -146,19 +160,27 @@ def score_alone(
     batch: EpisodeBatch, state: MarginalState, rule: Rule, kept: Kept | None = None
 ) -> tuple[Evidence, Tensor, Tensor]:
     """What the samples say, supports' weights, and the scores of every query by itself."""
-    evidence, members = evidence_of(batch, state, rule, kept), batch.one_hot()
+    members, left = batch.one_hot(), {}
+    rest, profile = state.remainder, state.profile if together(batch.n_query, rule) else None
+    if rule.structure != "full":
+        rest = profile = None
+    projection = completed(state)
+    for view in {*(rest.views if rest else ()), *(profile.views if profile else ())}:
+        left[view] = leave_over(batch, view, projection)
+    evidence = evidence_of(batch, state, rule, kept, left)
     if rule.scoring == "predictive":
         scores = predictive_scores(evidence, members)
     else:
         scores = variational_scores(evidence, posterior(evidence, members))[0]
-    if rule.structure != "full" or (state.profile is None and state.remainder is None):
-        return evidence, members, scores
-    if state.remainder is not None:
-        more = state.remainder.predictive(batch, state.projection)
+    if rest is not None:
+        more = rest.predictive(left, members)
         evidence, scores = replace(evidence, remainder=more), scores + more
-    if state.profile is not None and together(batch.n_query, rule):
+    if profile is not None:
         # These come from all rows of the task, so they take part in the rounds only.
-        outside = find_outside(filled_cells(batch, state), state.projection, state.profile)
+        if has_empty_cells(batch):
+            filled = filled_cells(batch, state)
+            left = {view: leave_over(filled, view, projection) for view in profile.views}
+        outside = find_outside(left, batch.way, batch.n_support, profile)
         evidence = replace(evidence, outside=outside)
     return evidence, members, scores
 

@@ -37,7 +37,7 @@ def sample_anchors(
             roots = _pooled_roots(near, base.covariances[v], ridge).to(mean.dtype)
             anchors = normal(states, shape, mean.dtype) @ roots
         else:
-            anchors = _factor_noise(near, base.factors[v].to(mean), states, n_anchors, ridge)
+            anchors = _factor_noise(near, base, v, mean.dtype, states, n_anchors, ridge)
         anchors += mean.reshape(-1, 1, width)
         out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
     return tuple(out)
@@ -49,19 +49,25 @@ def _pooled_roots(near: Neighbours, spread: Tensor, ridge: float) -> Tensor:
     One factorisation per different set of neighbours.
     """
     n_classes, width, _ = spread.shape
-    sets, which = torch.unique(near.classes.flatten(0, 1), dim=0, return_inverse=True)
-    used = (sets < n_classes).double()
+    asked = near.classes.flatten(0, 1)
+    if near.available.dim() == 2:  # whom "everyone" is depends on the task
+        first = near.available.int().argmax(-1, keepdim=True)
+        who = torch.where(near.everyone, first, n_classes).reshape(-1, 1)
+        asked = torch.cat([asked, who], dim=1)
+    sets, which = torch.unique(asked, dim=0, return_inverse=True)
+    used = (sets[:, : near.classes.shape[-1]] < n_classes).double()
     weights = used / used.sum(-1, keepdim=True).clamp(min=1)
     # The mean of the neighbours' covariances, Eq. 9 [eq:9]. In float64: covariances of few samples
     # are nearly singular before the ridge is added.
     pooled = spread.new_zeros(len(sets), width, width, dtype=torch.float64)
-    for slot in range(sets.shape[1]):
+    for slot in range(used.shape[1]):
         place = sets[:, slot].clamp(max=n_classes - 1)
         pooled += weights[:, slot, None, None] * spread[place]
     nobody = used.sum(-1) == 0
-    if bool(nobody.any()):  # then everyone
-        speaking = spread[near.available].double()
-        pooled[nobody] = speaking.sum(0) / max(len(speaking), 1)
+    for index in nobody.nonzero()[:, 0]:  # then everyone
+        task = (which == index).nonzero()[0, 0] // near.classes.shape[1]
+        speaking = spread[near.available.expand(len(near.classes), -1)[task]].double()
+        pooled[index] = speaking.sum(0) / max(len(speaking), 1)
     return symmetric_root(pooled, ridge)[which]
 
 
@@ -79,14 +85,21 @@ def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:
 
 
 def _factor_noise(
-    near: Neighbours, spread: Tensor, states: Tensor, n_anchors: int, ridge: float
+    near: Neighbours,
+    base: BaseStatistics,
+    view: int,
+    dtype: torch.dtype,
+    states: Tensor,
+    n_anchors: int,
+    ridge: float,
 ) -> Tensor:
     """Noise [T N, N_F, d] of the same law, from class factors plus white noise.
 
-    With X_J the factor [r, d] of class J in `spread`, sum_J N_J^(-1/2) X_J' e_J + ridge^(1/2) e has
+    With X_J the factor [r, d] of class J, sum_J N_J^(-1/2) X_J' e_J + ridge^(1/2) e has
     the covariance that `_pooled_roots` factorises, where all e are standard normal.
     """
-    (n_classes, rank, width), dtype = spread.shape, spread.dtype
+    spread = base.factors[view].to(dtype)
+    n_classes, rank, width = spread.shape
     if ridge > 0:
         noise = normal(streams(states, "ridge"), (n_anchors, width), dtype)
         noise *= ridge**0.5
@@ -97,7 +110,8 @@ def _factor_noise(
 
     def add(rows: Tensor, places: Tensor, scale: Tensor, factors: Tensor) -> None:
         """Noise in the span of one class per row; draws depend on state and class alone."""
-        white = normal(substreams(states[rows], places), (n_anchors, rank), dtype)
+        keys = substreams(states[rows], base.numbers(places))
+        white = normal(keys, (n_anchors, rank), dtype)
         noise.index_add_(0, rows, (white * scale[:, None, None]) @ factors)
 
     classes, weights = near.classes.flatten(0, 1), near.weights(dtype).flatten(0, 1)
@@ -107,8 +121,10 @@ def _factor_noise(
             place = classes[part, slot]
             add(part, place, weights[part, slot].sqrt(), spread[place])
     rows = torch.nonzero(near.everyone.flatten()).flatten()
-    speaking = torch.nonzero(near.available).flatten()
-    share = rows.new_ones(1, dtype=dtype) / max(len(speaking), 1)
-    for place in speaking[: len(speaking) * bool(len(rows))]:
-        add(rows, place.expand(len(rows)), share.sqrt(), spread[place])
+    if len(rows):
+        known = near.available.expand(len(near.classes), -1)[rows // near.classes.shape[1]]
+        share = 1 / known.sum(-1).clamp(min=1).to(dtype)
+        for place in torch.nonzero(known.any(0)).flatten():
+            here = known[:, place].nonzero()[:, 0]
+            add(rows[here], place.expand(len(here)), share[here].sqrt(), spread[place])
     return noise

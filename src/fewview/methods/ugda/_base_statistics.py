@@ -7,6 +7,7 @@ a view, or has a single sample of it and so no covariance, is skipped for that v
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,14 @@ class BaseStatistics(State):
         """Number of base classes, C."""
         return int(self.available.shape[0])
 
+    def of_tasks(self, view: int, states: Tensor | None) -> Tensor:
+        """Classes that have a view, bool [C]; of several base sets those of the task's: [T, C]."""
+        return self.available[:, view]
+
+    def numbers(self, classes: Tensor) -> Tensor:
+        """What draws around some classes are keyed by, int64: positions in their own base set."""
+        return classes
+
     def variances(self) -> list[float]:
         """Variance of every view, within and between classes, averaged over its features.
 
@@ -54,6 +63,50 @@ class BaseStatistics(State):
             total = float(within + means[has].var(0, correction=0).mean())
             out.append(total if total > 1e-24 * float(means[has].square().mean()) else 0.0)
         return out
+
+
+@dataclass(frozen=True)
+class StackedStatistics(BaseStatistics):
+    """Statistics of several base sets, one after another; tasks know their own classes only."""
+
+    owner: Tensor  # which base set a class is of, int64 [C]
+    number: Tensor  # its position there, int64 [C]
+
+    def of_tasks(self, view: int, states: Tensor | None) -> Tensor:
+        """Classes of the tasks' base sets that have a view, bool [T, C]."""
+        assert states is not None
+        return self.available[:, view] & (self.owner == states[:, None])
+
+    def numbers(self, classes: Tensor) -> Tensor:
+        """Positions of classes in their own base sets."""
+        return self.number[classes]
+
+    @classmethod
+    def of(cls, parts: Sequence[BaseStatistics]) -> StackedStatistics | None:
+        """Stack them; None where shapes differ or a view is unknown to one of them."""
+        shapes = {
+            tuple(x.shape[1:] for x in (*part.means, *part.factors, *part.covariances))
+            for part in parts
+        }
+        available = torch.stack([part.available.any(0) for part in parts])
+        if len(shapes) > 1 or not bool(available.all()):
+            return None
+
+        def joined(name: str) -> tuple[Tensor, ...]:
+            columns = zip(*(getattr(part, name) for part in parts), strict=True)
+            return tuple(torch.cat(column) for column in columns)
+
+        sizes = [part.n_classes for part in parts]
+        owners = [torch.full((size,), k) for k, size in enumerate(sizes)]
+        device = parts[0].available.device
+        return cls(
+            means=joined("means"),
+            factors=joined("factors"),
+            covariances=joined("covariances"),
+            available=torch.cat([part.available for part in parts]),
+            owner=torch.cat(owners).to(device),
+            number=torch.cat([torch.arange(size) for size in sizes]).to(device),
+        )
 
 
 def is_dense(width: int, rank: int) -> bool:

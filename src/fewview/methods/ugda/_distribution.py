@@ -30,12 +30,17 @@ class Neighbours:
     # bool [tasks, N], samples that nothing is known about, for which every class with `available`
     # speaks; their slots are not used.
     everyone: Tensor
-    available: Tensor  # bool [C]
+    available: Tensor  # bool [C], or [tasks, C] where tasks have base classes of their own
+
+    @property
+    def n_classes(self) -> int:
+        """Number of base classes, C."""
+        return int(self.available.shape[-1])
 
     @classmethod
     def of(cls, classes: Tensor, available: Tensor) -> Neighbours:
         """Bring positions [tasks, N, m] into order; C stands for none."""
-        n_classes = len(available)
+        n_classes = available.shape[-1]
         ordered = classes.sort(dim=-1).values
         twice = torch.zeros_like(ordered, dtype=torch.bool)
         twice[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
@@ -43,19 +48,20 @@ class Neighbours:
         return cls(ordered, (ordered == n_classes).all(-1), available)
 
     def among(self, available: Tensor) -> Neighbours:
-        """Leave only classes of bool [C] that are available; where none is left, all of those."""
-        padded = torch.cat([available, available.new_zeros(1)])
-        kept = torch.where(padded[self.classes], self.classes, len(available))
+        """Leave only classes that are available; where none is left, all of those."""
+        anywhere = available if available.dim() == 1 else available.any(0)
+        padded = torch.cat([anywhere, anywhere.new_zeros(1)])
+        kept = torch.where(padded[self.classes], self.classes, self.n_classes)
         return Neighbours.of(kept, available)
 
     def counts(self) -> Tensor:
         """Number of classes that speak, N_J: int64 [tasks, N]."""
-        used = (self.classes < len(self.available)).sum(-1)
-        return torch.where(self.everyone, self.available.sum(), used)
+        used = (self.classes < self.n_classes).sum(-1)
+        return torch.where(self.everyone, self.available.sum(-1)[..., None], used)
 
     def weights(self, dtype: torch.dtype) -> Tensor:
         """Weight 1 / N_J of every slot in use, [tasks, N, m]."""
-        used = (self.classes < len(self.available)).to(dtype)
+        used = (self.classes < self.n_classes).to(dtype)
         return used / used.sum(-1, keepdim=True).clamp(min=1)
 
     def sums(self, values: Tensor) -> Tensor:
@@ -66,7 +72,8 @@ class Neighbours:
             used = (place < len(values)).to(values)
             total += values[place.clamp(max=len(values) - 1)] * used[..., None]
         if bool(self.everyone.any()):
-            total[self.everyone] = values[self.available].sum(0)
+            everybody = (self.available.to(values) @ values)[..., None, :]
+            total = torch.where(self.everyone[..., None], everybody, total)
         return total
 
 
@@ -80,11 +87,16 @@ class ViewDistribution:
 
 
 def retrieve_neighbours(
-    views: tuple[Tensor, ...], mask: Tensor, base: BaseStatistics, n_neighbors: int
+    views: tuple[Tensor, ...],
+    mask: Tensor,
+    base: BaseStatistics,
+    n_neighbors: int,
+    states: Tensor | None = None,
 ) -> Neighbours:
     """The set J of every sample, of at most k V classes: its nearest k in each view it has.
 
-    Views are [tasks, N, d], their mask [tasks, N, V].
+    Views are [tasks, N, d], their mask [tasks, N, V]; `states` says which of several base sets a
+    task has, int64 [tasks].
     """
     found = []
     for v, x in enumerate(views):
@@ -98,13 +110,17 @@ def retrieve_neighbours(
         centred = base.means[v] - middle
         lengths = (centred * centred).sum(-1).masked_fill(~has, float("inf"))
         rows = (x - middle).flatten(0, 1)
+        own = base.of_tasks(v, states)
+        if own.dim() == 2:
+            lengths = torch.where(own, lengths, torch.inf)
+            lengths = lengths.repeat_interleave(mask.shape[1], dim=0)
         nearest = nearest_rows(rows, centred, lengths, min(n_neighbors, known))
         nearest = nearest.reshape(*mask.shape[:2], -1)
         # The k nearest where the view is there, none where it is not, Eq. 7 [eq:6b].
         found.append(torch.where(mask[..., v, None], nearest, base.n_classes))
     # A sample whose views are all unknown to the base set falls back on all base classes.
     nobody = mask.new_zeros(*mask.shape[:2], 0, dtype=torch.int64)
-    everyone = torch.ones_like(base.available[:, 0])
+    everyone = torch.ones_like(base.of_tasks(0, states))
     # The union over views, Eq. 6 [eq:6a].
     return Neighbours.of(torch.cat([nobody, *found], dim=-1), everyone)
 
@@ -112,7 +128,8 @@ def retrieve_neighbours(
 def nearest_rows(rows: Tensor, points: Tensor, lengths: Tensor, count: int) -> Tensor:
     """Positions, int64 [n, count], of the points with the least |p|^2 - 2 x . p, block by block.
 
-    Rows x are [n, d], points p [C, d], and lengths |p|^2 infinite where one must not be found.
+    Rows x are [n, d], points p [C, d], and lengths |p|^2 infinite where one must not be found: [C],
+    or [n, C] where rows have points of their own.
     """
     block = max(count, BLOCK // max(len(rows), 1))
     best = rows.new_empty(len(rows), 0)
@@ -120,7 +137,7 @@ def nearest_rows(rows: Tensor, points: Tensor, lengths: Tensor, count: int) -> T
     for start in range(0, len(points), block):
         part = points[start : start + block]
         # lengths - 2 rows @ part', in one pass
-        distance = torch.addmm(lengths[start : start + block], rows, part.T, alpha=-2)
+        distance = torch.addmm(lengths[..., start : start + block], rows, part.T, alpha=-2)
         value, index = distance.topk(min(count, len(part)), dim=-1, largest=False)
         value, index = torch.cat([best, value], dim=-1), torch.cat([where, index + start], dim=-1)
         best, order = value.topk(min(count, value.shape[-1]), dim=-1, largest=False)
@@ -150,6 +167,7 @@ def estimate_distribution(
     base: BaseStatistics,
     n_neighbors: int,
     mean_rule: str = "paper",
+    states: Tensor | None = None,
 ) -> ViewDistribution:
     """Gaussian of every sample in every view, around its neighbours and itself.
 
@@ -158,10 +176,10 @@ def estimate_distribution(
     is. The other arguments are those of `retrieve_neighbours`.
     """
     choose("mean_rule", mean_rule, ("paper", "code"))
-    chosen = retrieve_neighbours(views, mask, base, n_neighbors)
+    chosen = retrieve_neighbours(views, mask, base, n_neighbors, states)
     means, neighbours = [], []
     for v, x in enumerate(views):
-        has = base.available[:, v]
+        has = base.of_tasks(v, states)
         # Neighbours that all lack the view: fall back on every base class that has it.
         near = chosen.among(has)
         neighbours.append(near)

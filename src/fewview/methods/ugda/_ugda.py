@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -20,7 +21,12 @@ from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.methods.ugda._aggregation import aggregate_exactly
 from fewview.methods.ugda._anchors import sample_anchors
-from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense, stack_statistics
+from fewview.methods.ugda._base_statistics import (
+    BaseStatistics,
+    StackedStatistics,
+    is_dense,
+    stack_statistics,
+)
 from fewview.methods.ugda._distribution import estimate_distribution, interpolate, nearest_classes
 from fewview.methods.ugda._evaluator import EvaluatorOptions, Trace, aggregate_with_adam
 from fewview.methods.ugda._groups import statistics_alone
@@ -280,6 +286,16 @@ class UGDA(Method):
         """Groups of unlabelled rows in place of base classes, or the supports alone."""
         return statistics_alone(rows, seed)
 
+    @property
+    def joins(self) -> bool:
+        """Not where tasks of a batch share an evaluator."""
+        return super().joins and self.settings()["share_evaluator"] != "batch"
+
+    def stack(self, states: Sequence[State]) -> StackedStatistics | None:
+        """Base classes of all of them; where gaps are padded, each base set by itself."""
+        found = [cast(BaseStatistics, state) for state in states]
+        return StackedStatistics.of(found) if self.has_anchors else None
+
     def dense_anchoring(
         self, batch: EpisodeBatch, state: BaseStatistics, trace: Trace | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -291,7 +307,7 @@ class UGDA(Method):
             batch = pad(batch, self.padding, means)
         if not self.has_anchors:
             return torch.cat(batch.support, -1), batch.support_labels, torch.cat(batch.query, -1)
-        how = (state, self.n_neighbors, settings["mean_rule"])
+        how = (state, self.n_neighbors, settings["mean_rule"], batch.states)
         around_s = estimate_distribution(batch.support, batch.support_mask, *how)
         around_q = estimate_distribution(batch.query, batch.query_mask, *how)
         ridge = settings["ridge"]
