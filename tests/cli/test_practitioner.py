@@ -324,6 +324,9 @@ def test_the_recommendation_says_how_sure_it_is() -> None:
     assert "10.0 points above the best plain classifier (concat-logistic; 95 % interval 6.0" in text
     assert "proto is not clearly worse, and proto is 10 times as fast" in text
     assert "as many queries" in text  # ugda assumes balance
+    usual = recommend([row("marginal", 89, 2), *rows], [pair("ugda", "marginal", 1.0, 3.0)])
+    assert usual.startswith("Use marginal: 89.0 %")
+    assert "ugda is 1.0 points ahead here, which may be chance" in usual
     plain = recommend([rows[2], rows[1]], [pair("concat-logistic", "proto", 5.0, 1.0)])
     assert "no special method is ahead" in plain
     assert "clearly worse" not in plain

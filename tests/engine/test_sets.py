@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from fewview import FewviewError, MultiViewData, create, load_model
+from fewview import FewviewError, FewviewWarning, MultiViewData, create, load_model
 from fewview.engine.open_world._rejection import LEVELS
-from fewview.engine.open_world._sets import SetLimits
+from fewview.engine.open_world._sets import SetLimits, class_quantiles
 
 WIDTHS = {"a": 5, "b": 3}
 
@@ -94,3 +94,33 @@ def test_sets_are_classes_within_the_limit_and_files_keep_it(tmp_path: Path) -> 
         alone.predict_sets(query)
     with pytest.raises(FewviewError, match="new classes alone"):
         clf.fit(data[::4], classes="all").predict_sets(query)
+
+
+def test_a_class_that_was_left_out_is_covered_as_promised() -> None:
+    """Classes that differ: of few, pooled quantiles promise too much; these never do."""
+    rng = np.random.default_rng(0)
+    for count in (5, 30):
+        held: dict[float, list[float]] = {0.5: [], 0.8: [], 0.95: []}
+        for _ in range(3000):
+            centres = 2 * rng.normal(size=count + 1)
+            values = centres[:, None] + rng.normal(size=(count + 1, 40))
+            limits = class_quantiles(values[:-1].reshape(-1), np.repeat(np.arange(count), 40))
+            for coverage, found in held.items():
+                place = int(np.flatnonzero(np.isclose(LEVELS, 1 - coverage))[0])
+                found.append(np.mean(values[-1] <= limits[place]))
+        for coverage, found in held.items():
+            # Never below (3000 draws: 0.02 is chance), and above by the weight of one class.
+            assert coverage - 0.02 < np.mean(found) <= coverage + 1 / (count + 1) + 0.04
+    # By hand: two classes and infinity weigh a third each.
+    limits = class_quantiles(np.array([0.0, 1.0]), np.array([0, 1]))
+    found = [limits[np.flatnonzero(np.isclose(LEVELS, level))[0]] for level in (0.3, 0.34, 0.67)]
+    assert found == [np.inf, 1.0, 0.0]
+
+
+def test_more_than_base_classes_can_show_is_told() -> None:
+    data = world(2, 3, 12)
+    clf = create("proto").fit_base(world(1, 6, 20)).fit(data[::4])
+    with pytest.warns(FewviewWarning, match="0.95 is more than so few base classes can show"):
+        sets = clf.predict_sets(data[1::4], 0.95)
+    assert all(len(chosen) == 3 for chosen in sets)
+    assert any(len(chosen) < 3 for chosen in clf.predict_sets(data[1::4], 0.7))

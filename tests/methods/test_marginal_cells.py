@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.linalg import block_diag
@@ -264,3 +265,27 @@ def test_moments_of_roots_come_back_in_the_units_of_the_table() -> None:
     values = np.copysign(values**2, values)
     np.testing.assert_allclose(mean[0], values.mean(axis=0), rtol=0.02, atol=0.02)
     np.testing.assert_allclose(variance[0], values.var(axis=0), rtol=0.03)
+
+
+def test_filled_categories_are_probabilities() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), 15)
+    words = np.array(["dry", "wet", "mild"])[(codes + (rng.random(60) < 0.2)) % 3].astype(object)
+    ill = np.where((codes < 2) ^ (rng.random(60) < 0.1), "yes", "no").astype(object)
+    frames = {
+        "leaf": pd.DataFrame({"state": words, "ill": ill, "size": codes + rng.normal(size=60)}),
+        "stem": pd.DataFrame({"height": codes + 0.3 * rng.normal(size=60)}),
+    }
+    labels = {row: f"c{code}" for row, code in enumerate(codes)}
+    data = MultiViewData.from_frames(frames, labels=labels)
+    clf = Marginal().fit_base(data)
+    gaps = data[::3].with_mask([[False, True]] * 20)
+    filled, deviations = clf.impute(gaps)
+    block, unsure = filled.view("leaf"), deviations.view("leaf")
+    np.testing.assert_allclose(block[:, :3].sum(1), 1, atol=1e-6)
+    assert block[:, :4].min() >= 0
+    assert block[:, :4].max() <= 1
+    np.testing.assert_allclose(unsure[:, :4] ** 2, block[:, :4] * (1 - block[:, :4]), atol=1e-6)
+    # They say something: who is ill is known from the stem, by and large.
+    ill_there = data[::3].view("leaf")[:, 3] == 1
+    assert block[ill_there, 3].mean() > block[~ill_there, 3].mean() + 0.2

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     "fewview advise my_tables/", "a folder with one CSV file per view and labels.csv",
     "fewview advise my_data.npz --shot 3", "three labelled samples per class",
     "fewview advise my_data.npz --methods marginal,ugda,proto", "some methods only",
+    "fewview advise my_data.npz --query-counts dirichlet:2", "classes of unequal shares",
     "fewview advise handwritten --jobs 2", "a known data set, two processes",
 )  # fmt: skip
 def advise(
@@ -36,6 +37,13 @@ def advise(
     queries: Annotated[
         int | None, typer.Option(help="Queries per class. Default: up to 15.")
     ] = None,
+    query_counts: Annotated[
+        str,
+        typer.Option(
+            help="Queries of a class: balanced, dirichlet:2 for shares that are drawn, or "
+            "dominant:0.8 for one class with that share."
+        ),
+    ] = "balanced",
     methods: Annotated[
         str,
         typer.Option(help="Methods, as for 'fewview bench'; plain baselines are always added."),
@@ -55,7 +63,8 @@ def advise(
     """Try all methods and plain scikit-learn classifiers on your own data, and recommend one.
 
     Your classes take turns as base classes and as new ones; samples keep the gaps they have. Prints
-    a ranked table with 95 % intervals and times, and writes the results and a report.
+    the recommendation and what to type next, then a ranked table with 95 % intervals and times, and
+    writes the results and a report.
     """
     from pathlib import Path
 
@@ -84,11 +93,13 @@ def advise(
     try:
         advice = give_advice(
             samples, methods=methods, shot=shot, way=way, queries=queries, splits=splits,
-            episodes=episodes, seed=seed, store=str(store), jobs=jobs,
+            episodes=episodes, query_counts=query_counts, seed=seed, store=str(store), jobs=jobs,
             progress=make_progress(),
         )  # fmt: skip
     except KeyboardInterrupt:
         stop_politely(str(store))
+    command = f"fewview fit --base {data} --method {advice.method} -o base.model"
+    print(f"{advice.sentence}\n\n  {command}\n", flush=True)
     first = advice.rows[0]
     title = (
         f"{name}: {first['way']}-way {first['shot']}-shot, {first['queries']} queries per class, "
@@ -102,13 +113,12 @@ def advise(
     gaps = f" ({100 * own:.0f} % missing as in the data, shown as rate 0)" if own else ""
     page = write_report(
         store, folder / "report.html", where=[f"dataset={name}"],
-        title=f"Advice about {name}{gaps}", examples=False,
+        title=f"Advice about {name}{gaps}: use {advice.method}", examples=False,
     )  # fmt: skip
-    print(f"\n{advice.sentence}\n")
-    print(f"written: {page}")
+    print(f"\nwritten: {page}")
     print(f"written: {store}")
     sys.stdout.flush()
-    suggest(f"fewview fit --base {data} --method {advice.method} -o base.model")
+    suggest(command)
     report_failures(advice.outcome)
 
 

@@ -236,6 +236,11 @@ class Reader:
             seconds=value["seconds"],
         )
 
+    def _known(self, value: Any) -> Any:
+        """Known classes; None in files of earlier versions, whose gates had other numbers."""
+        known = self.value(value)
+        return known if known is not None and known.gate.shape[1:] == (3,) else None
+
     def base(self, value: Document) -> FittedBase:
         """What was learnt from base classes."""
         limits = value["thresholds"]
@@ -253,7 +258,7 @@ class Reader:
             thresholds=None
             if limits is None
             else Thresholds(tuple(limits["shots"]), self.array(limits["quantiles"], "f")),
-            known=self.value(value.get("known")),  # not in files of earlier versions
+            known=self._known(value.get("known")),
             sets=self.value(value.get("sets")),
             n_samples=value["n_samples"],
             sample=sample,

@@ -347,7 +347,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
 
         The limit is set on tasks in which base classes play new ones, with the way, shots and gaps
         of these supports, for every pattern of views (conformal prediction). The promise is about
-        queries on the whole, of new classes that differ as base classes do.
+        queries on the whole, of new classes that differ as base classes do; K of these can show
+        K / (K + 1) at most, and sets have all classes beyond.
 
         Args:
             X: queries, as for `predict`.
@@ -378,8 +379,17 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         kept = self.base.sets if isinstance(self.base, FittedBase) else None
         if kept is None:
             kept = self._learnt_sets()
+        limits = kept.at(coverage, mask)
+        if np.isinf(limits).any():
+            warnings.warn(
+                f"a coverage of {coverage:g} is more than so few base classes can show, so sets of "
+                f"{int(np.isinf(limits).sum())} of {len(limits)} queries have all classes; with K "
+                "base classes up to K / (K + 1) can be promised",
+                FewviewWarning,
+                stacklevel=4,
+            )
         logs = np.log(np.maximum(proba, 1e-300))
-        inside = logs >= logs.max(1, keepdims=True) - kept.at(coverage, mask)[:, None] - 1e-12
+        inside = logs >= logs.max(1, keepdims=True) - limits[:, None] - 1e-12
         order, names = np.argsort(-proba, axis=1, kind="stable"), self.classes_.tolist()
         return [
             [names[place] for place in row if has[place]]
@@ -750,6 +760,11 @@ def load_model(path: str | PathLike[str], *, device: str = "cpu") -> Method:
             alone = document["prepared"]
             prepared = method.base.prepared if alone is None else reader.prepared(alone)
             known = method.base.known if document.get("classes") == "all" else None
+            if document.get("classes") == "all" and known is None:
+                raise FewviewError(
+                    "how known classes are told from new ones was written by an earlier version; "
+                    "fit again"
+                )
             method._take(reader.data(document["support"]), prepared.to(method.torch_device), known)
         return method
     except FewviewError as error:

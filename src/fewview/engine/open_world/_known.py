@@ -2,8 +2,11 @@
 
 A base class is there as the mean of its samples, a new one by its few supports, and how well a
 query fits either is the method's `typicality`. Which half it belongs to is a logistic regression on
-the best fit of either half, learnt where base classes played new ones (`_playing.py`), both halves
-being equally frequent.
+the difference of the best fits of either half, learnt where base classes played new ones
+(`_playing.py`), both halves being equally frequent. Fits are brought together at both ends (areas
+of the hyperbolic sine): a category that base classes do not have makes some of them huge. A weight
+for either half and one for the number of views were tried: with few base classes they say more of
+the model that lacks one of them than of the one that is used.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ class Known(State):
     Attributes:
         classes: their means as supports.
         shots: numbers of supports of a new class that the gate was learnt with.
-        gate: weights of the best fit among new classes, among known ones, of the number of views,
-            and a constant, float64 [shots, 4]: log-odds of being new.
+        gate: size of fits, weight of the difference and a constant, float64 [shots, 3]: log-odds of
+            being new, see `log_odds`.
         factor: of fits to known classes, for their probabilities.
         limits: what is still usual among known classes, for rejecting.
         joint: quantiles at `LEVELS` of the better share of both halves, see `joint_share`.
@@ -88,14 +91,17 @@ class Known(State):
         few, fits = fits[:, : batch.way], fits[:, batch.way :]
         counts = torch.bincount(batch.support_labels[0], minlength=batch.way).cpu().numpy()
         place = np.abs(float(np.median(counts)) - np.array(self.shots)).argmin()
-        views = batch.query_mask[0].sum(-1).cpu().numpy()
-        table = np.stack([few.max(1), fits.max(1), views, np.ones(len(few))], axis=1)
-        return (
-            expit(table @ self.gate[place]),
-            softmax(self.factor * fits, axis=1),
-            few,
-            fits.max(1),
-        )
+        best_new, best_known = few.max(1), fits.max(1)
+        new = expit(log_odds(self.gate[place], best_new, best_known))
+        return new, softmax(self.factor * fits, axis=1), few, best_known
+
+
+def log_odds(gate: FloatArray, best_new: FloatArray, best_known: FloatArray) -> FloatArray:
+    """Log-odds of being new, [n], from the best fit of either half."""
+    size, weight, constant = gate
+    step = np.arcsinh(best_new / size) - np.arcsinh(best_known / size)
+    out: FloatArray = weight * step + constant
+    return out
 
 
 def learn_known(method: Contract, base: MultiViewData, task: TaskSpec, prepared: Prepared) -> Known:
@@ -115,8 +121,8 @@ def learn_known(method: Contract, base: MultiViewData, task: TaskSpec, prepared:
         )
     limits = Thresholds((MOST_WEIGHT,), np.array([by_views(found, ~found.new, base.n_views)]))
     usual = set_thresholds(settled, base, task)
-    fits = usual.share_below(found.best_new, found.shots, found.views)
-    better = better_share(limits, fits, found.best_known, found.views)
+    fits = usual.share_below(found.few.max(1), found.shots, found.views)
+    better = better_share(limits, fits, found.known.max(1), found.views)
     # The careful one of both halves, so that neither is rejected more often than asked.
     joint = np.minimum(*(np.quantile(better[half], LEVELS) for half in (found.new, ~found.new)))
     means = known_means(method, base, prepared)
@@ -143,26 +149,23 @@ def usual_known(
 
 def _gate(found: Played, rows: NDArray[np.bool_]) -> FloatArray:
     """Logistic regression of being new, both halves counting alike."""
-    table = np.stack([found.best_new[rows], found.best_known[rows], found.views[rows]], axis=1)
-    centre, scale = table.mean(axis=0), table.std(axis=0)
-    scale[scale < 1e-12] = 1.0  # all queries may have as many views
     from sklearn.linear_model import LogisticRegression  # takes a second to load
 
-    model = LogisticRegression(class_weight="balanced")
-    model.fit((table - centre) / scale, found.new[rows])
-    weights = model.coef_[0] / scale
-    return np.append(weights, model.intercept_[0] - weights @ centre)
+    size = max(float(np.median(np.abs(found.own[rows]))), 1e-12)
+    best = found.few[rows].max(1), found.known[rows].max(1)
+    table = log_odds(np.array([size, 1.0, 0.0]), *best)[:, None]
+    scale = max(float(table.std()), 1e-12)
+    model = LogisticRegression(class_weight="balanced").fit(table / scale, found.new[rows])
+    return np.array([size, model.coef_[0, 0] / scale, model.intercept_[0]])
 
 
 def _factor(found: Played) -> float:
     """The factor of fits with the likeliest known classes."""
-    spread = max(float(np.std(np.concatenate([f.max(1) for f, _ in found.among_known]))), 1e-12)
+    fits = found.known[~found.new]
+    own = found.place[~found.new, None] - found.few.shape[1]
+    spread = max(float(np.std(fits.max(1))), 1e-12)
 
     def loss(factor: float) -> float:
-        parts = [
-            -np.take_along_axis(log_softmax(factor * fits, axis=1), own[:, None], 1)[:, 0]
-            for fits, own in found.among_known
-        ]
-        return float(np.concatenate(parts).mean())
+        return -float(np.take_along_axis(log_softmax(factor * fits, axis=1), own, 1).mean())
 
     return float(min(FACTORS / spread, key=loss))

@@ -45,7 +45,7 @@ MOST_SAMPLES = 20_000
 SHOTS = (1, 2, 3, 5, 10)
 # Of the classes that stay known: how many are looked at, samples of one that are held out, the
 # share of them, and queries of a task that are drawn from those.
-MOST_KNOWN, MOST_HELD, HELD_SHARE, KNOWN_QUERIES = 20, 15, 1 / 3, 10
+MOST_KNOWN, MOST_HELD, HELD_SHARE, KNOWN_QUERIES = 20, 15, 1 / 5, 10
 # The mean of a known class counts as so many supports at most: it is sure enough then, and classes
 # of different sizes share their matrices.
 MOST_WEIGHT = 20
@@ -134,20 +134,26 @@ class Played:
         views: views that the query has, [N].
         label: its class among the base classes, [N].
         new: whether that class played a new one, [N].
-        own: how well it fits its own class, [N].
-        best_new: the best fit among new classes, [N].
-        best_known: the best among classes that stayed known, [N].
-        among_known: of queries of known classes, fits to all of them and which is theirs.
+        few: how well it fits the classes of the task, which have few supports, [N, W].
+        known: how well it fits the classes that stayed known, -inf for one that is not there or
+            has few supports in the task, [N, K].
+        place: which of these columns, of both tables side by side, is its own class, [N].
     """
 
     shots: NDArray[np.int64]
     views: NDArray[np.int64]
     label: NDArray[np.int64]
     new: NDArray[np.bool_]
-    own: FloatArray
-    best_new: FloatArray
-    best_known: FloatArray
-    among_known: tuple[tuple[FloatArray, NDArray[np.int64]], ...]
+    few: FloatArray
+    known: FloatArray
+    place: NDArray[np.int64]
+
+    @property
+    def own(self) -> FloatArray:
+        """How well a query fits its own class, [N]."""
+        both = np.concatenate([self.few, self.known], axis=1)
+        out: FloatArray = np.take_along_axis(both, self.place[:, None], 1)[:, 0]
+        return out
 
 
 def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable:
@@ -173,9 +179,9 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
     way = max(1, min(MOST_WAYS, n_classes // 5))
     n_folds = N_FOLDS if way > 1 else min(len(large), MOST_FOLDS)
     count = EPISODES if way > 1 else EPISODES // 2
+    most = min(MOST_KNOWN, n_classes)
     position = {label: code for code, label in enumerate(base.classes.tolist())}
     parts: list[tuple[NDArray[Any], ...]] = []
-    among: list[tuple[FloatArray, NDArray[np.int64]]] = []
     for number, division in enumerate(divide(base, way, n_folds, "rejection folds", among=large)):
         known, held = _held_out(division.known)
         prepared = _prepared(method, known, task)
@@ -211,25 +217,24 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
                 )
                 is_new = np.zeros(label.shape, dtype=bool)
                 is_new[:, : episodes.query.shape[1]] = True
-                playing = np.isin(few_of, division.novel)
                 everyone = np.concatenate([few_of, np.tile(codes, (len(few_of), 1))], axis=1)
                 few = np.arange(everyone.shape[1]) < len(drawn)
-                # Few supports stand for a class that plays a new one, its mean for another.
+                # A class of the task is there by its few supports, not by its mean too.
+                twice = ~few & (everyone[:, :, None] == few_of[:, None]).any(-1)
+                table = np.where(twice[:, None], -np.inf, table)
                 mine = (everyone[:, None] == label[..., None]) & (few == is_new[..., None])
+                mine &= ~twice[:, None]
                 wanted = mine.any(-1) & (~is_new | np.isin(label, division.novel))
-                own = np.take_along_axis(table, mine.argmax(-1)[..., None], 2)[..., 0]
-                new = np.where(playing[:, None], table[..., few], -np.inf).max(-1)
-                best = table[..., ~few].max(-1)
+                tables = table[wanted][:, few], _padded(table[wanted][:, ~few], most)
                 views = batch.query_mask.sum(-1).cpu().numpy()
-                shots = np.full(label.shape, shot)
-                found = (shots, views, label, is_new, own, new, best)
-                parts.append(tuple(column[wanted] for column in found))
-                ours = wanted & ~is_new
-                if ours.any():
-                    among.append((table[ours][:, ~few], mine[ours][:, ~few].argmax(-1)))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    names = ("shots", "views", "label", "new", "own", "best_new", "best_known")
-    return Played(**dict(zip(names, columns, strict=True)), among_known=tuple(among))
+                columns = (np.full(label.shape, shot), views, label, is_new)
+                place = mine.argmax(-1)[wanted]
+                parts.append((*(column[wanted] for column in columns), *tables, place))
+    return Played(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _padded(table: FloatArray, width: int) -> FloatArray:
+    return np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=-np.inf)
 
 
 def _held_out(known: MultiViewData) -> tuple[MultiViewData, MultiViewData]:
@@ -238,7 +243,7 @@ def _held_out(known: MultiViewData) -> tuple[MultiViewData, MultiViewData]:
     out = np.zeros(len(known), dtype=bool)
     for code in range(len(known.classes)):
         rows = np.flatnonzero(known.codes == code)
-        count = min(MOST_HELD, int(HELD_SHARE * len(rows))) if len(rows) >= FEWEST_SAMPLES else 0
+        count = min(MOST_HELD, round(HELD_SHARE * len(rows))) if len(rows) >= FEWEST_SAMPLES else 0
         out[rows[np.argsort(keys[rows], kind="stable")[:count]]] = True
     return known[~out], known[out]
 

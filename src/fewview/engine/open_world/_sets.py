@@ -3,8 +3,10 @@
 A set has the classes that are less than a limit below the most probable one, in log-probability.
 The limit comes from tasks in which base classes play new ones: it is a quantile of how far their
 true class was below, for every pattern of views that occurs often enough, else for the number of
-views (Mondrian conformal prediction, Vovk et al. 2005), such that it holds for a class that was
-left out (`honest_quantiles`).
+views (Mondrian conformal prediction, Vovk et al. 2005). Queries of a class are alike, so what is
+exchangeable are classes: each has the same weight, and the class that is to come has one too, whose
+distances may be anything (hierarchical conformal prediction, Dunn et al. 2023, Lee et al. 2023).
+So K base classes show no more than a coverage of K / (K + 1); beyond, sets have all classes.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch import Tensor
 from fewview.engine._contract import Contract
 from fewview.engine._state import State
 from fewview.engine.open_world._playing import with_gaps
-from fewview.engine.open_world._rejection import LEVELS, honest_quantiles
+from fewview.engine.open_world._rejection import LEVELS
 from fewview.episodes._pretended import divide, thinned
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
@@ -59,12 +61,13 @@ class SetLimits(State):
     shot: int
 
     def at(self, coverage: float, mask: NDArray[np.bool_]) -> FloatArray:
-        """Limits of queries with these views, bool [n, V]: [n]."""
+        """Limits of queries with these views, bool [n, V]: [n]; infinite where all is possible."""
         mask = mask[:, : len(self.of_counts)]  # without views that only supports have
         rows = self.of_counts[np.maximum(mask.sum(1), 1) - 1]
         for pattern, limits in zip(self.patterns.numpy(), self.of_patterns, strict=True):
             rows = np.where((mask == pattern).all(1)[:, None], limits, rows)
-        return np.array([np.interp(1 - coverage, LEVELS, row) for row in rows], dtype=np.float64)
+        out: FloatArray = rows[:, np.searchsorted(LEVELS, 1 - coverage + 1e-9, side="right") - 1]
+        return out
 
 
 def check_coverage(coverage: Any) -> None:
@@ -131,11 +134,24 @@ def _tasks(data: MultiViewData, task: TaskSpec, way: int, shot: int, name: str) 
     return out
 
 
+def class_quantiles(values: FloatArray, label: NDArray[np.int64]) -> FloatArray:
+    """Values that a query of a class not among them exceeds with at most the chance `LEVELS`.
+
+    Each of K classes weighs 1 / (K + 1), and so does infinity. Example: of 2 classes with the
+    values 0 and 1, the larger one is exceeded with a chance of a third at most.
+    """
+    classes, place, counts = np.unique(label, return_inverse=True, return_counts=True)
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum((1 / counts)[place][order]) / (len(classes) + 1)
+    where = np.searchsorted(reached, 1 - LEVELS - 1e-9)
+    return np.append(values[order], np.inf)[where]
+
+
 def _limits(
     below: FloatArray, masks: NDArray[np.bool_], labels: NDArray[np.int64], way: int, shot: int
 ) -> SetLimits:
     def limits(rows: NDArray[np.bool_]) -> FloatArray:
-        return -honest_quantiles(-below[rows], labels[rows])
+        return class_quantiles(below[rows], labels[rows])
 
     kinds, kind, counts = np.unique(masks, axis=0, return_inverse=True, return_counts=True)
     often = np.flatnonzero(counts >= FEWEST_QUERIES)

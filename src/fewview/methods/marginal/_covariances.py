@@ -187,13 +187,16 @@ class Moments:
         all of them to one sphere would make those with little variance worthless. B = (1 - b) B +
         b D R D, where R are the correlations of all samples, a tenth of the way to none, which tell
         what a class mean in one view says about other views, and D how far class means lie apart
-        in every component, see `apart`. A millionth of the total variance keeps S invertible. The
-        shrinkage a, the prior b and its detail are from 0 to 1.
+        in every component, see `apart`. A millionth of the total variance keeps S invertible; in a
+        view that hardly varies within any of C classes (categories), S has at least one part in
+        C + 1 of it, since the next class may be the first in which it does. The shrinkage a, the
+        prior b and its detail are from 0 to 1.
         """
-        size = self.block_means(self.total).clamp(min=1e-12)
-        own = self.within.diagonal()
-        target = (1 - SPHERE) * own + SPHERE * self.block_means(self.within)
-        within = _shrink(self.within, shrinkage, target) + torch.diag(1e-6 * size)
+        size, mean = self.block_means(self.total).clamp(min=1e-12), self.block_means(self.within)
+        least = size / (self.classes + 1).repeat_interleave(torch.tensor(self.dims)) - mean
+        target = (1 - SPHERE) * self.within.diagonal() + SPHERE * mean
+        within = _shrink(self.within, shrinkage, target)
+        within = within + torch.diag(torch.maximum(1e-6 * size, least))
         root = self.total.diagonal().clamp(min=1e-12).sqrt()
         correlations = self.total / root[:, None] / root
         correlations = _shrink(correlations, INDEPENDENCE, torch.ones_like(root))

@@ -17,6 +17,7 @@ from fewview.methods.marginal._empty_cells import conditional_rows, rows_with_em
 from fewview.methods.marginal._model import Gaussians
 from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.numerics._batch import ViewTensors
+from fewview.samples._columns import Columns
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
 from fewview.samples._scaling import ViewScaling, fit_scaling
@@ -105,6 +106,7 @@ def impute(
         block = np.asarray(data.view(view), dtype=np.float64)
         gone = np.isnan(block)
         guess, unsure = scaling.undo(view, mean.numpy(), variance.numpy(), block)
+        guess, unsure = _as_chances(guess, unsure, data.kinds.get(view, ()))
         filled[view] = np.where(gone, guess, block)
         deviations[view] = np.where(gone, np.sqrt(unsure), 0.0)
     there = np.ones_like(data.mask)
@@ -112,3 +114,25 @@ def impute(
         MultiViewData.unchecked(views, there, data.labels, data.ids, data.columns, data.name)
         for views in (filled, deviations)
     )
+
+
+def _as_chances(
+    means: NDArray[np.float64], variances: NDArray[np.float64], columns: Columns
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means [n, width] as probabilities where columns hold categories or truth values.
+
+    A Gaussian knows nothing of limits: what is below zero is cut off, and categories are divided by
+    their sum (all alike where nothing is left). A cell that is one with probability p has the
+    variance p (1 - p).
+    """
+    start = 0
+    for column in columns:
+        here = slice(start, start := start + column.width)
+        if column.kind not in ("category", "boolean"):
+            continue
+        chance = means[:, here].clip(0, 1)
+        if column.kind == "category":
+            whole = chance.sum(axis=1, keepdims=True)
+            chance = np.where(whole > 0, chance, 1.0) / np.where(whole > 0, whole, column.width)
+        means[:, here], variances[:, here] = chance, chance * (1 - chance)
+    return means, variances
