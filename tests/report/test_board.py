@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,21 @@ def test_data_that_are_not_here_are_skipped_with_a_reason(tmp_path: Path) -> Non
     assert {grid.datasets[0] for _, grid in grids} == {"digits"}
     assert set(skipped) == {"handwritten", "ccle"}
     assert "is not in" in skipped["handwritten"]
+
+
+def test_processes_are_started_once_for_all_panels(tiny: Suite, tmp_path: Path) -> None:
+    """Five panels and two processes: no others than two do the work, and none is left."""
+    told = f"open(r'{tmp_path}/' + str(os.getpid()), 'w').close()"
+    text = METHOD.replace("support, query =", f"import os; {told}; support, query =")
+    (tmp_path / "mine.py").write_text(text)
+    gathered, _ = run_suite(tiny, [f"{tmp_path}/mine.py:Mine"], store="none", jobs=2)
+    assert sum(len(item.results) for item in gathered) == 18
+    seen = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
+    assert os.getpid() not in seen
+    assert len(seen) in (1, 2)  # the quicker one may have done it all
+    for process in seen:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
 
 
 # ---------------------------------------------------------------------- the board

@@ -22,6 +22,7 @@ from scipy.stats import t as student
 from fewview._version import __version__
 from fewview.engine._method import Method
 from fewview.engine._registry import create, get_entry, is_in_file, name_and_settings
+from fewview.evaluate._executors import kept_workers
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import run
@@ -92,14 +93,15 @@ def run_suite(
     for name, why in skipped.items():
         told.message(f"skipped: {name} ({why})")
     out = []
-    for panel, grid in grids:
-        (data,) = grid.datasets
-        named = data if isinstance(data, str) else data.name
-        told.message(f"{suite.title}: {named}, {panel.name}")
-        found = run(grid, store_path(store), jobs=jobs, cluster=cluster, progress=progress)
-        labels = {label_of(text): text for text in grid.methods}
-        part = Part(panel.name, grid, methods=labels)
-        out.append(Gathered(part, found.cells, found.results, found.failures))
+    with kept_workers():
+        for panel, grid in grids:
+            (data,) = grid.datasets
+            named = data if isinstance(data, str) else data.name
+            told.message(f"{suite.title}: {named}, {panel.name}")
+            found = run(grid, store_path(store), jobs=jobs, cluster=cluster, progress=progress)
+            labels = {label_of(text): text for text in grid.methods}
+            part = Part(panel.name, grid, methods=labels)
+            out.append(Gathered(part, found.cells, found.results, found.failures))
     return out, skipped
 
 
