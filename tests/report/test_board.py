@@ -114,8 +114,15 @@ def test_processes_are_started_once_for_all_panels(tiny: Suite, tmp_path: Path) 
 def row(dataset: str, role: str, means: list[float], **more: Any) -> dict[str, Any]:
     return {
         "dataset": dataset, "role": role, "eta": 0.0, "accuracy": float(np.mean(means)),
-        "split_means": dict(enumerate(means)), **more,
+        "split_means": dict(enumerate(means)), "episodes": 10 * len(means), **more,
     }  # fmt: skip
+
+
+def test_an_interval_has_a_width_where_nothing_is_wrong() -> None:
+    """All of 50 tasks right: Wilson's lower end is n / (n + z^2), z = 1.96."""
+    mean, low, high = interval([row("a", "x", [100.0] * 5), row("a", "y", [100.0] * 5)])
+    assert (mean, high) == (100.0, 100.0)
+    assert low == pytest.approx(100 * 50 / (50 + stats.norm.ppf(0.975) ** 2))
 
 
 def test_interval_of_one_data_set_is_students() -> None:

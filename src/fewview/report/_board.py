@@ -33,6 +33,7 @@ from fewview.ground._whole_files import check_writable
 from fewview.paper._compute import Gathered, recorded_rows
 from fewview.paper._recorded import identity, read_json, read_rows, write, write_json
 from fewview.paper._studies import Part, Wish
+from fewview.results._intervals import wilson_interval
 from fewview.results._stale import version_key
 
 FOLDER = Path(__file__).parent / "boards"
@@ -343,11 +344,14 @@ def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | N
     Settings of one data set share their class splits: their means over settings, one per class
     split, are the independent numbers. Data sets count by their settings; degrees of freedom are
     Welch and Satterthwaite's. Of a data set with one fixed class split, further tasks take the
-    place of class splits.
+    place of class splits. Where the interval reaches an end of the scale, or nothing varies, it is
+    at least Wilson's of as many trials as there are tasks, those of one setting per data set.
     """
     groups: dict[str, list[list[float]]] = {}
+    tasks: dict[str, int] = {}
     for row in rows:
         groups.setdefault(row["dataset"], []).append(list(row["split_means"].values()))
+        tasks[row["dataset"]] = int(row["episodes"])
     mean = float(np.mean([row["accuracy"] for row in rows]))
     parts = []
     for table in groups.values():
@@ -357,11 +361,16 @@ def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | N
         share = len(table) / len(rows)
         parts.append((share**2 * means.var(ddof=1) / len(means), len(means) - 1))
     total = sum(part for part, _ in parts)
-    if not total > 0:
-        return mean, mean, mean
-    freedom = total**2 / sum(part**2 / df for part, df in parts)
-    half = float(student.ppf((1 + level) / 2, freedom)) * total**0.5
-    return mean, max(0.0, mean - half), min(100.0, mean + half)
+    half = 0.0
+    if total > 0:
+        freedom = total**2 / sum(part**2 / df for part, df in parts)
+        half = float(student.ppf((1 + level) / 2, freedom)) * total**0.5
+    low, high = mean - half, mean + half
+    if low <= 0 or high >= 100 or half <= 1e-7:
+        share = np.array(mean / 100)
+        bottom, top = wilson_interval(share, sum(tasks.values()), level)
+        low, high = min(low, 100 * float(bottom)), max(high, 100 * float(top))
+    return mean, max(0.0, low), min(100.0, high)
 
 
 def _ranks(table: Sequence[Sequence[Sequence[float]]]) -> list[float]:
