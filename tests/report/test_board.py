@@ -90,7 +90,15 @@ def test_data_that_are_not_here_are_skipped_with_a_reason(tmp_path: Path) -> Non
     grids, skipped = read_suite("lite").grids(["proto"], str(tmp_path))
     assert {grid.datasets[0] for _, grid in grids} == {"digits"}
     assert set(skipped) == {"handwritten", "ccle"}
-    assert "is not in" in skipped["handwritten"]
+    assert "'fewview data fetch handwritten' gets it" in skipped["handwritten"]
+    assert "cannot be fetched (Cancer Cell Line Encyclopedia" in skipped["ccle"]
+
+
+def test_novel_classes_without_their_base_set_are_skipped(tmp_path: Path) -> None:
+    """birds200 has no base classes of its own; a run must not end because of that."""
+    (tmp_path / "birds200.npz").write_bytes(b"")
+    _, skipped = read_suite("full").grids(["proto"], str(tmp_path))
+    assert skipped["birds200"].startswith("tieredimagenet_tiny is not here: 'fewview data info")
 
 
 def test_processes_are_started_once_for_all_panels(tiny: Suite, tmp_path: Path) -> None:

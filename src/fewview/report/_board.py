@@ -93,12 +93,19 @@ def run_suite(
     told = progress or Progress()
     for name, why in skipped.items():
         told.message(f"skipped: {name} ({why})")
+    settings = sum(len(grid.etas) for _, grid in grids)
+    tasks = settings * len(suite.splits) * suite.episodes
+    told.message(
+        f"{suite.title}: {settings} of {suite.n_settings} settings, {tasks} tasks for each of "
+        f"{len(methods)} {'method' if len(methods) == 1 else 'methods'}; what was finished is "
+        "stored, so the same command goes on where it was stopped"
+    )
     out = []
     with kept_workers():
-        for panel, grid in grids:
+        for number, (panel, grid) in enumerate(grids, 1):
             (data,) = grid.datasets
             named = data if isinstance(data, str) else data.name
-            told.message(f"{suite.title}: {named}, {panel.name}")
+            told.message(f"panel {number} of {len(grids)}: {named}, {panel.name}")
             found = run(grid, store_path(store), jobs=jobs, cluster=cluster, progress=progress)
             labels = {label_of(text): text for text in grid.methods}
             part = Part(panel.name, grid, methods=labels)
@@ -367,9 +374,8 @@ def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | N
         half = float(student.ppf((1 + level) / 2, freedom)) * total**0.5
     low, high = mean - half, mean + half
     if low <= 0 or high >= 100 or half <= 1e-7:
-        share = np.array(mean / 100)
-        bottom, top = wilson_interval(share, sum(tasks.values()), level)
-        low, high = min(low, 100 * float(bottom)), max(high, 100 * float(top))
+        bottom, top = wilson_interval(np.array([mean / 100]), sum(tasks.values()), level)
+        low, high = min(low, 100 * float(bottom[0])), max(high, 100 * float(top[0]))
     return mean, max(0.0, low), min(100.0, high)
 
 
