@@ -44,9 +44,9 @@ SMALL_NETWORKS = {
     "completer": "completer:width=32:code=8:epochs=4:warm_up=2:learning_rate=0.003",
 }
 PLAIN = (
-    "alpha-tim", "bavardage", "bd-cspn", "concat-hgb", "concat-logistic", "concat-nn", "marginal",
-    "match", "paddle", "partial-nn", "proto", "ptmap", "ptmap+ugda", "rfs", "rfs+ugda", "tim",
-    "tim-adm", "ugda", "unem",
+    "alpha-tim", "bavardage", "bd-cspn", "class-impute", "concat-hgb", "concat-logistic",
+    "concat-nn", "marginal", "match", "paddle", "partial-nn", "proto", "ptmap", "ptmap+ugda", "rfs",
+    "rfs+ugda", "tim", "tim-adm", "ugda", "unem",
 )  # fmt: skip
 SHORT = "n_iter=3:n_steps=3:n_anchors=5:latent_dim=16:rectify_steps=20"
 VARIANTS = (

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fewview.ground._errors import FewviewWarning as FewviewWarning
     from fewview.methods.bavardage import Bavardage as Bavardage
     from fewview.methods.bd_cspn import BDCSPN as BDCSPN
+    from fewview.methods.class_impute import ClassImpute as ClassImpute
     from fewview.methods.combined import Combined as Combined
     from fewview.methods.completer import COMPLETER as COMPLETER
     from fewview.methods.concat import Concat as Concat
@@ -58,6 +59,7 @@ _HOMES = {
     "COMPLETER": "fewview.methods.completer",
     "CPM": "fewview.methods.cpm",
     "CPMGAN": "fewview.methods.cpm",
+    "ClassImpute": "fewview.methods.class_impute",
     "Combined": "fewview.methods.combined",
     "Concat": "fewview.methods.concat",
     "EpisodeBatch": "fewview.numerics._batch",

@@ -617,6 +617,45 @@ def test_methods_of_a_script_in_processes(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+GRIDS = """
+import os
+from fewview import Proto
+from fewview.engine._registry import register
+from fewview.evaluate import make_grid, run
+from fewview.evaluate._executors import kept_workers
+
+@register("mine")
+class Mine(Proto):
+    def scores(self, batch, state):
+        open(f"{os.environ['SEEN']}/{os.getpid()}", "w").close()
+        return super().scores(batch, state)
+
+def some(**more):
+    run(make_grid(["digits"], methods="mine", episodes=2, **more), jobs=2)
+    return len(os.listdir(os.environ["SEEN"]))
+
+print(os.getpid())
+print(some(splits=3, eta="0,0.2,0.5"))
+with kept_workers():
+    print(*[some(splits=2, eta=eta) for eta in ("0", "0.1", "0.2", "0.3", "0.4")])
+    print(some(splits=1))
+"""
+
+
+def test_processes_are_kept_over_grids(tmp_path: Path) -> None:
+    """Two for a grid, two for five grids in a block; a single cell is computed in this one."""
+    (tmp_path / "seen").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", GRIDS], capture_output=True, text=True,
+        env=os.environ | {"SEEN": str(tmp_path / "seen")},
+    )  # fmt: skip
+    here, one, five, alone = done.stdout.splitlines()
+    assert int(one) in (1, 2)  # the quicker one may have done it all
+    assert int(five.split()[-1]) - int(one) in (1, 2)
+    assert int(alone) == int(five.split()[-1]) + 1
+    assert here in {path.name for path in (tmp_path / "seen").iterdir()}
+
+
 def test_cells_are_exactly_the_documented_fields() -> None:
     assert set(Cell.NOT_IN_KEY) | set(plan(small())[0].key()) == set(Cell.__dataclass_fields__) - {
         "NOT_IN_KEY",

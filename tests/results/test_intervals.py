@@ -82,8 +82,15 @@ def test_paired_comparison_by_hand() -> None:
 def test_equal_and_constant_differences() -> None:
     same, shifted = compare_paired([[1.0, 2.0], [1.0, 2.0], [0.0, 1.0]], ["a", "b", "c"])[:2]
     assert (same.p_t, same.p_wilcoxon, same.difference) == (1.0, 1.0, 0.0)
-    assert shifted.p_t == 0.0
-    assert (same.low, same.high, shifted.low, shifted.high) == (0.0, 0.0, 1.0, 1.0)
+    # Two equal differences may be chance: two heads of two coins, or two tails.
+    assert shifted.p_t == 0.5
+    assert (same.low, same.high, shifted.low, shifted.high) == (0.0, 0.0, 0.0, 2.0)
+    assert not shifted.told_apart
+    (nearly,) = compare_paired([[10.1, 10.1 + 1e-13, 10.1], [0.0, 0.0, 0.0]], ["a", "b"])
+    assert nearly.p_t == 0.25
+    # Seven are not, 2 / 2^7.
+    (often,) = compare_paired([[1.0] * 7, [0.0] * 7], ["a", "b"])
+    assert (often.p, often.low, often.high) == (2 / 128, 1.0, 1.0)
 
 
 def test_a_comparison_says_the_same_turned_round() -> None:

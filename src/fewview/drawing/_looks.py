@@ -33,7 +33,7 @@ KNOWN = (
     "marginal", "ugda", "ptmap", "rfs", "bd-cspn", "paddle", "proto",
     "match", "ptmap+ugda", "tim-adm", "partial-nn", "bavardage", "tim", "concat-logistic",
     "concat-hgb", "rfs+ugda", "completer", "alpha-tim", "cpm", "cpm-gan", "icmsc",
-    "unem", "concat-nn",
+    "unem", "concat-nn", "class-impute",
 )  # fmt: skip
 _N_LOOKS = len(COLOURS) * len(DASHES) * len(MARKERS)
 

@@ -142,8 +142,9 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
         text += f", {gap:.1f} points above the best plain classifier ({plain['method']}"
         low, high = margins.get(plain["method"], (nan, nan))
         text += ")" if isnan(low) else f"; 95 % interval {low:.1f} to {high:.1f})"
+    worse = {p["two"] for p in pairs if p["one"] == name and p["verdict"] == "better"}
     compared = [row for row in rows[1:] if row["method"] in margins]
-    if level := [row for row in compared if not margins[row["method"]][0] > 0]:
+    if level := [row for row in compared if row["method"] not in worse]:
         listed = ", ".join(row["method"] for row in level[:3])
         more = f" and {len(level) - 3} more" if len(level) > 3 else ""
         text += f"; {listed}{more} {'is' if len(level) == 1 else 'are'} not clearly worse"

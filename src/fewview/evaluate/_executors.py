@@ -21,8 +21,12 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fewview.engine._registry import pack_own, unpack_own
 from fewview.evaluate._grid import Grid, pieces_of
@@ -58,45 +62,77 @@ class ProcessExecutor:
     def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
         """Hand out pieces in the order of their cells; a piece reports when it is done."""
         from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
-        from joblib.externals.loky import get_reusable_executor
 
         pieces = pieces_of(grid, cells, self.jobs)
         jobs = effective_n_jobs(min(self.jobs, max(1, len(pieces))))
         if jobs == 1:
             yield from HereExecutor().work(grid, cells, choices, tell)
             return
+        packed = pickle.dumps((pack_own(grid.methods), pickle.dumps((grid, choices))))
+        # As an array, joblib lets all processes read one copy where it is large.
+        job = sha256(packed).hexdigest(), np.frombuffer(packed, np.uint8)
         waiting = dict(enumerate(pieces))
-        tasks = [delayed(_compute)(*item) for item in waiting.items()]
+        tasks = [delayed(_compute)(*item, *job) for item in waiting.items()]
         for piece in pieces[:jobs]:
             yield Event(piece[0])
-        with (
-            _deaf_to_interrupts(),
-            parallel_config(
-                "loky",
-                inner_max_num_threads=max(1, cpu_count() // jobs),
-                initializer=_begin,
-                initargs=(os.getpid(), pack_own(grid.methods), pickle.dumps((grid, choices))),
-            ),
-        ):
-            parallel = Parallel(
-                jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
-            )
-            answers = parallel(tasks)
-        try:
-            for done, (number, events, error) in enumerate(answers):
-                del waiting[number]
-                yield from events
-                if error is not None:
-                    raise error
-                if jobs + done < len(pieces):
-                    yield Event(pieces[jobs + done][0])
-        except BrokenProcessPool as error:
-            raise FewviewError(_died(islice(waiting.values(), jobs), str(error))) from None
-        finally:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what joblib is stopped in the middle of
-                answers.close()
-            # joblib would keep them for whatever comes next.
+        with kept_workers():
+            # Another number of processes would be other processes.
+            jobs = _workers.count = max(jobs, min(_workers.count, effective_n_jobs(self.jobs)))
+            with (
+                _deaf_to_interrupts(),
+                parallel_config(
+                    "loky",
+                    inner_max_num_threads=max(1, cpu_count() // jobs),
+                    initializer=_begin,
+                    initargs=(os.getpid(),),
+                ),
+            ):
+                parallel = Parallel(
+                    jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
+                )
+                answers = parallel(tasks)
+            try:
+                for done, (number, events, error) in enumerate(answers):
+                    del waiting[number]
+                    yield from events
+                    if error is not None:
+                        raise error
+                    if jobs + done < len(pieces):
+                        yield Event(pieces[jobs + done][0])
+            except BrokenProcessPool as error:
+                raise FewviewError(_died(islice(waiting.values(), jobs), str(error))) from None
+            finally:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of what joblib is stopped in the middle of
+                    answers.close()
+
+
+@dataclass
+class _Workers:
+    """Processes that joblib keeps for us: how many, and how many blocks want them kept."""
+
+    count: int = 0
+    blocks: int = 0
+
+
+_workers = _Workers()
+
+
+@contextmanager
+def kept_workers() -> Iterator[None]:
+    """Let the processes of a grid serve the next grid too; they end with the outermost block.
+
+    A process takes seconds to start, which is longer than many a grid.
+    """
+    from joblib.externals.loky import get_reusable_executor
+
+    _workers.blocks += 1
+    try:
+        yield
+    finally:
+        _workers.blocks -= 1
+        if not _workers.blocks and _workers.count:
+            _workers.count = 0
             get_reusable_executor(reuse=True).shutdown(kill_workers=True)
 
 
@@ -125,14 +161,13 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 # ---------------------------------------------------------------------- in a worker process
 
-_bench: Workbench | None = None
+_bench: tuple[str, Workbench] | None = None  # and which grid it is for
 
 
-def _begin(parent: int, methods: bytes, job: bytes) -> None:
+def _begin(parent: int) -> None:
     """Make a worker process ready."""
     import joblib.externals.loky.process_executor as loky
 
-    global _bench
     # Again: one that replaces another is not started by the parent's main thread.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Loky ends a worker that grows by 300 MB, taking data that are kept for a leak, and collects
@@ -140,8 +175,6 @@ def _begin(parent: int, methods: bytes, job: bytes) -> None:
     loky._MAX_MEMORY_LEAK_SIZE = sys.maxsize
     gc.freeze()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    unpack_own(methods)
-    _bench = Workbench(*pickle.loads(job))
 
 
 def _end_with(parent: int) -> None:
@@ -156,13 +189,20 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _compute(number: int, piece: list[Cell]) -> tuple[int, list[Event], FewviewError | None]:
+def _compute(
+    number: int, piece: list[Cell], digest: str, job: NDArray[np.uint8]
+) -> tuple[int, list[Event], FewviewError | None]:
     """Compute the cells of a piece; an error in the input ends it, what was done before counts."""
-    assert _bench is not None
+    global _bench
     events: list[Event] = []
     try:
-        for panel in _bench.panels(piece):
-            events.extend(_bench.attempt(panel))
+        if _bench is None or _bench[0] != digest:
+            methods, made = pickle.loads(job.data)
+            unpack_own(methods)
+            _bench = digest, Workbench(*pickle.loads(made))
+        bench = _bench[1]
+        for panel in bench.panels(piece):
+            events.extend(bench.attempt(panel))
     except FewviewError as error:
         return number, events, error
     return number, events, None

@@ -25,6 +25,7 @@ CATALOGUE = {
     "alpha-tim": "tim",
     "bavardage": "bavardage",
     "bd-cspn": "bd_cspn",
+    "class-impute": "class_impute",
     "completer": "completer",
     "concat-hgb": "concat",
     "concat-logistic": "concat",

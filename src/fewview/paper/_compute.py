@@ -20,6 +20,7 @@ from typing import Any
 from fewview._version import __version__
 from fewview.engine._registry import create
 from fewview.engine._trained import TrainedMethod
+from fewview.evaluate._executors import kept_workers
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress, describe_seconds
@@ -271,8 +272,9 @@ def gather_all(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
     """Find or compute all that a name needs and what follows from that, or recall the record."""
     if desk.recorded:
         return list(recall(name, wish, desk.records))
-    first = [gather(part, desk) for part in parts_of(name, wish)]
-    return first + [gather(part, desk) for part in following_parts(name, wish, first)]
+    with kept_workers():
+        first = [gather(part, desk) for part in parts_of(name, wish)]
+        return first + [gather(part, desk) for part in following_parts(name, wish, first)]
 
 
 class NoResultsError(FewviewError):

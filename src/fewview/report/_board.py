@@ -22,6 +22,7 @@ from scipy.stats import t as student
 from fewview._version import __version__
 from fewview.engine._method import Method
 from fewview.engine._registry import create, get_entry, is_in_file, name_and_settings
+from fewview.evaluate._executors import kept_workers
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import run
@@ -32,6 +33,7 @@ from fewview.ground._whole_files import check_writable
 from fewview.paper._compute import Gathered, recorded_rows
 from fewview.paper._recorded import identity, read_json, read_rows, write, write_json
 from fewview.paper._studies import Part, Wish
+from fewview.results._intervals import wilson_interval
 from fewview.results._stale import version_key
 
 FOLDER = Path(__file__).parent / "boards"
@@ -91,15 +93,23 @@ def run_suite(
     told = progress or Progress()
     for name, why in skipped.items():
         told.message(f"skipped: {name} ({why})")
+    settings = sum(len(grid.etas) for _, grid in grids)
+    tasks = settings * len(suite.splits) * suite.episodes
+    told.message(
+        f"{suite.title}: {settings} of {suite.n_settings} settings, {tasks} tasks for each of "
+        f"{len(methods)} {'method' if len(methods) == 1 else 'methods'}; what was finished is "
+        "stored, so the same command goes on where it was stopped"
+    )
     out = []
-    for panel, grid in grids:
-        (data,) = grid.datasets
-        named = data if isinstance(data, str) else data.name
-        told.message(f"{suite.title}: {named}, {panel.name}")
-        found = run(grid, store_path(store), jobs=jobs, cluster=cluster, progress=progress)
-        labels = {label_of(text): text for text in grid.methods}
-        part = Part(panel.name, grid, methods=labels)
-        out.append(Gathered(part, found.cells, found.results, found.failures))
+    with kept_workers():
+        for number, (panel, grid) in enumerate(grids, 1):
+            (data,) = grid.datasets
+            named = data if isinstance(data, str) else data.name
+            told.message(f"panel {number} of {len(grids)}: {named}, {panel.name}")
+            found = run(grid, store_path(store), jobs=jobs, cluster=cluster, progress=progress)
+            labels = {label_of(text): text for text in grid.methods}
+            part = Part(panel.name, grid, methods=labels)
+            out.append(Gathered(part, found.cells, found.results, found.failures))
     return out, skipped
 
 
@@ -341,11 +351,14 @@ def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | N
     Settings of one data set share their class splits: their means over settings, one per class
     split, are the independent numbers. Data sets count by their settings; degrees of freedom are
     Welch and Satterthwaite's. Of a data set with one fixed class split, further tasks take the
-    place of class splits.
+    place of class splits. Where the interval reaches an end of the scale, or nothing varies, it is
+    at least Wilson's of as many trials as there are tasks, those of one setting per data set.
     """
     groups: dict[str, list[list[float]]] = {}
+    tasks: dict[str, int] = {}
     for row in rows:
         groups.setdefault(row["dataset"], []).append(list(row["split_means"].values()))
+        tasks[row["dataset"]] = int(row["episodes"])
     mean = float(np.mean([row["accuracy"] for row in rows]))
     parts = []
     for table in groups.values():
@@ -355,11 +368,15 @@ def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | N
         share = len(table) / len(rows)
         parts.append((share**2 * means.var(ddof=1) / len(means), len(means) - 1))
     total = sum(part for part, _ in parts)
-    if not total > 0:
-        return mean, mean, mean
-    freedom = total**2 / sum(part**2 / df for part, df in parts)
-    half = float(student.ppf((1 + level) / 2, freedom)) * total**0.5
-    return mean, max(0.0, mean - half), min(100.0, mean + half)
+    half = 0.0
+    if total > 0:
+        freedom = total**2 / sum(part**2 / df for part, df in parts)
+        half = float(student.ppf((1 + level) / 2, freedom)) * total**0.5
+    low, high = mean - half, mean + half
+    if low <= 0 or high >= 100 or half <= 1e-7:
+        bottom, top = wilson_interval(np.array([mean / 100]), sum(tasks.values()), level)
+        low, high = min(low, 100 * float(bottom[0])), max(high, 100 * float(top[0]))
+    return mean, max(0.0, low), min(100.0, high)
 
 
 def _ranks(table: Sequence[Sequence[Sequence[float]]]) -> list[float]:

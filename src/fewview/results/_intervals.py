@@ -297,8 +297,10 @@ def _compare(
         # As much surer as the p-value is corrected, so that both give one verdict.
         p, corrected = (p_w, p_w_holm) if by_ranks else (p_t, p_t_holm)
         certain = ALPHA * np.divide(p, corrected, out=np.full(len(pairs), 1.0), where=p > 0)
-        half = _half_width(differences, 1 - certain)
         centre = differences.mean(axis=1)
+        half = _half_width(differences, 1 - certain)
+        # Equal differences have no spread to judge by; zero is inside where signs leave it open.
+        half = np.where(_constant(differences) & (p > certain), np.abs(centre), half)
         low, high = centre - half, centre + half
         if by_ranks:
             ends = [_signed_rank_interval(*one) for one in zip(differences, certain, strict=True)]
@@ -358,16 +360,28 @@ class PairedT(NamedTuple):
 
 
 def paired_t(differences: Float64Array) -> PairedT:
-    """Test every row of differences [pairs, splits], of two splits or more."""
+    """Test every row of differences [pairs, splits], of two splits or more.
+
+    Where all differences are equal, Student's t would be certain after two of them, which few tasks
+    reach by chance: then their signs alone count, p = 2 / 2^n.
+    """
     from scipy.stats import ttest_1samp
 
     with warnings.catch_warnings():
-        # scipy warns of constant differences; they are certain.
+        # scipy warns of constant differences.
         warnings.simplefilter("ignore", RuntimeWarning)
         test = ttest_1samp(differences, 0.0, axis=1)
     # Equal results on all splits are no evidence of anything.
     some = differences.any(axis=1)
-    return PairedT(np.where(some, test.statistic, 0.0), np.where(some, test.pvalue, 1.0))
+    p = np.where(_constant(differences), 2.0 ** (1 - differences.shape[1]), test.pvalue)
+    return PairedT(np.where(some, test.statistic, 0.0), np.where(some, p, 1.0))
+
+
+def _constant(differences: Float64Array) -> NDArray[np.bool_]:
+    """Whether all differences of a row are equal but for rounding, and not zero."""
+    size = np.abs(differences).max(axis=1)
+    same: NDArray[np.bool_] = np.ptp(differences, axis=1) <= 1e-9 * size
+    return same & (size > 0)
 
 
 @dataclass(frozen=True)

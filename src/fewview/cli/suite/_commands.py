@@ -67,8 +67,8 @@ def run(**options: Any) -> None:
         for data, panel, eta in keys
     ]  # fmt: skip
     print_table(header, lines, right=range(2, len(header)))
-    for name, why in skipped.items():
-        print(f"skipped: {name} ({why})", file=sys.stderr)
+    if skipped:
+        print(f"skipped, as said above: {', '.join(skipped)}", file=sys.stderr)
     if options["record"]:
         records = options["records"]
         print(record_suite(suite, gathered, Path(records) if records else FOLDER), file=sys.stderr)

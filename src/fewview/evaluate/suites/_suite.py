@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fewview.datasets._catalogue import data_folder
+from fewview.datasets._catalogue import data_folder, get_spec, is_present
 from fewview.datasets._loading import load
 from fewview.episodes._sampler import SAMPLER_VERSION
 from fewview.evaluate._grid import Grid
@@ -46,15 +46,21 @@ class Entrant:
     queries: int
     panels: tuple[str, ...]
     folder: str | None = None  # of tables in the data folder
+    source: str = ""  # where these come from
 
     def read(self, data_dir: str | None) -> str | MultiViewData:
         """The data as a grid takes them; an error where they are not here, or are others."""
         if self.folder is None:
+            for name in filter(None, (get_spec(self.name).base_from, self.name)):
+                if not is_present(name, data_dir):
+                    way = "fetch" if get_spec(name).fetchable else "info"
+                    does = "gets it" if way == "fetch" else "says where it comes from"
+                    raise FewviewError(f"{name} is not here: 'fewview data {way} {name}' {does}")
             data = load(self.name, data_dir)
         else:
             path = data_folder(data_dir) / self.folder
             if not path.is_dir():
-                raise FewviewError(f"{path} is not there")
+                raise FewviewError(f"no tables in {path}: {self.source}")
             data = MultiViewData.read(path, partial_rows="mean")
         if not data.fingerprint.startswith(self.checksum):
             raise FewviewError("these are not the data that the suite was frozen with")
@@ -89,6 +95,12 @@ class Suite:
     def settings(self) -> list[tuple[str, str]]:
         """(panel, data set) of everything that a whole run has, in order."""
         return [(panel, one.name) for one in self.data for panel in one.panels]
+
+    @property
+    def n_settings(self) -> int:
+        """Settings, every missing rate one."""
+        known = {panel.name: panel for panel in self.panels}
+        return sum(len(known[panel].rates) for panel, _ in self.settings)
 
     def grids(
         self, methods: Sequence[str], data_dir: str | None, device: str = "cpu"
@@ -139,6 +151,7 @@ def read_suite(form: str, path: str | os.PathLike[str] | None = None) -> Suite:
             Entrant(
                 name, fields["checksum"], fields["queries"],
                 tuple(panel for panel in names if panel not in out), fields.get("folder"),
+                fields.get("source", ""),
             )
         )  # fmt: skip
     return Suite(

@@ -61,6 +61,7 @@ class UNEM(Method):
         True
     """
 
+    scaling: str = "by-width"
     n_layers: int = 10
     n_tasks: int = 32
     n_steps: int = 60
