@@ -263,13 +263,13 @@ def rows_chart(
     joins: Sequence[tuple[int, int]] = (),
     above: str = "",
     guide: float | None = None,
-    sign: str = "",
+    form: str = ".1f",
 ) -> Figure:
     """Draw one row per method, with a marker at the `y` of its one point.
 
     Rows from a first to a last one are joined by a thick line at the right, and words `above` the
-    rows say what that means. A dashed line stands at the value `guide`, where bars begin then;
-    `sign` is "+" where numbers are differences.
+    rows say what that means. A dashed line stands at the value `guide`, where bars begin then.
+    `form` says how values are written.
     """
     top = 24.0 if above else 12.0
     left = min(max(7.0 * max(len(one.name) for one in series) + 14.0, 70.0), 200.0)
@@ -288,11 +288,12 @@ def rows_chart(
         if point.low is not None and point.high is not None:
             _line(axes, (point.low, point.high), row, color=colour, linewidth=1.5,
                   gid=_piece("bar", k, look, "on"))  # fmt: skip
-        words = point.words or f"{one.name}: {point.y:{sign}.2f}"
+        value = f"{point.y:{form}}".replace("-", "\N{MINUS SIGN}")
+        words = point.words or f"{one.name}: {value}"
         _line(axes, [point.y], row[:1], color=colour, label=_flat(words),
               gid=_piece("mark", k, look, "on"), **look.mark())  # fmt: skip
         _write(figure, left - 8, y, _short(one.name, 25), ha="right")
-        _write(figure, right + 10, y, f"{point.y:{sign}.2f}")
+        _write(figure, right + 10, y, value)
     if guide is not None:
         _line(axes, [guide] * 2, [0, len(series)], color=SOFT, linestyle=(0, (4, 4)), zorder=2)
     for first, last in joins:
@@ -479,6 +480,7 @@ def rank_diagram(
         series,
         Scale(name, 1.0, float(max(count, 2)), ticks=tuple(range(step, count + 1, step))),
         joins=ranking.runs(),
+        form=".2f",
         above=f"bars: not told apart from {_short(ranking.best, 25)}"
         if ranking.tied
         else f"{_short(ranking.best, 25)} is told apart from all others",
@@ -499,34 +501,42 @@ def for_print(figure: Figure, width: float, legend: Sequence[Series] = ()) -> Fi
 
     old_width, old_height = figure.get_size_inches()
     factor = width / old_width
-    letters = min(max(factor, 7.0 / SMALL), 9.0 / LETTERS)
     thin = min(max(factor, 0.6), 0.8)
     for text in figure.findobj(Text):
         if isinstance(text, Text):
-            text.set_fontsize(text.get_fontsize() * letters)
+            text.set_fontsize(min(text.get_fontsize() * 7.0 / SMALL, 8.0))
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_tick_params(labelsize=LETTERS * letters, pad=3)
+            axis.set_tick_params(labelsize=7.5, pad=3)
+            axis.label.set_fontsize(8.0)  # not smaller than the numbers along it
+            axis.labelpad = 3.0
             axis.grid(linewidth=0.5)
     for line in figure.findobj(Line2D):
         if isinstance(line, Line2D) and line.get_gid():
             line.set_linewidth(line.get_linewidth() * thin)
             line.set_markersize(line.get_markersize() * thin)
     height = old_height * min(factor, 0.72)
-    columns = max(1, int(width * 72 // 95))
-    below = (12.0 * -(-len(legend) // columns) + 6.0) / 72 if legend else 0.0
+    # In points: the line before a name, its letters, and the space after it.
+    widest = 30.0 + 3.7 * max((len(one.name) for one in legend), default=0)
+    columns = max(1, int((72 * width + 6) // widest))
+    below = (11.0 * -(-len(legend) // columns) + 2.0) / 72 if legend else 0.0
     places = [axes.get_position(original=True).bounds for axes in figure.axes]
     figure.set_size_inches(width, height + below)
     for axes, (x, y, wide, high) in zip(figure.axes, places, strict=True):
         whole = height + below
         axes.set_position((x, (y * height + below) / whole, wide, high * height / whole))
+    for text in figure.texts:  # letters shrink less than the paper: a long name may stick out
+        box = text.get_window_extent()
+        if box.x0 < 0:
+            text.set_text(_short(text.get_text(), int(len(text.get_text()) * box.x1 / box.width)))
     if legend:
         keys = [Line2D([], [], **one.look.line(1.2)) for one in legend]
         for one in keys:
             one.set_markersize(one.get_markersize() * 0.6)
         names = figure.legend(
             keys, [_flat(one.name) for one in legend], loc="lower center", ncol=columns,
-            fontsize=7, frameon=False, handlelength=3.0, labelcolor=INK, columnspacing=1.0,
+            fontsize=7, frameon=False, handlelength=3.2, handletextpad=0.4, labelcolor=INK,
+            columnspacing=0.8, borderpad=0, borderaxespad=0.2, labelspacing=0.4,
         )  # fmt: skip
         for text in names.get_texts():
             text.set_parse_math(False)
@@ -550,9 +560,11 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, cut: bool = True) 
     figure.set_layout_engine("none")
     for file in files:
         kind = file.suffix.lower()[1:]
-        # Without a date and with fixed identifiers the same figure is the same file.
+        # Without a date and with fixed identifiers the same figure is the same file. Journals do
+        # not take letters of type 3, which matplotlib writes by itself.
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-        with replacing(file) as temporary, rc_context({"svg.hashsalt": "fewview"}):
+        settings = {"svg.hashsalt": "fewview", "pdf.fonttype": 42}
+        with replacing(file) as temporary, rc_context(settings):
             box = "tight" if cut else None
             figure.savefig(temporary, format=kind, dpi=160, metadata=metadata, bbox_inches=box)
     return files

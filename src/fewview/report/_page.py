@@ -81,7 +81,8 @@ def write_report(
         if figures is not None:
             from fewview.report._papers import write_for_papers
 
-            told(f"{len(write_for_papers(contents, figures))} files for papers in {figures}")
+            count = len(write_for_papers(contents, figures))
+            told(f"{count} files for papers in {figures}; 'pdflatex example.tex' there shows some")
         asked = ["fewview", "report", str(store), "-o", str(output)]
         for condition in where:
             asked += ["--where", condition]
