@@ -149,7 +149,7 @@ def _show(file: str, html: str | None = None, **reading: Any) -> None:
     if html is not None:
         from fewview.report.pages._looking import write_samples
 
-        print(f"written: {write_samples(html, data, f'What {file} holds')}")
+        print(f"written: {write_samples(html, data, f'What is in {file}')}")
 
 
 @data_app.command()

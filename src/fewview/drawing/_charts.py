@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fewview.drawing._looks import COLOURS, GREY, INK, PAPER, RULE, SOFT, Look, look_at, looks
+from fewview.drawing._small import runs
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
@@ -324,19 +325,32 @@ def mask_strips(
     height = 12.0 + step * len(strips)
     figure = _paper(WIDTH, height)
     small = {"fontsize": SMALL, "color": SOFT}
-    box = np.array([(0, 0), (wide, 0), (wide, 10), (0, 10), (0, 0)])
+    box = np.array([(0, 0), (1, 0), (1, 10), (0, 10), (0, 0)])
     codes = [Outline.MOVETO, *[Outline.LINETO] * 3, Outline.CLOSEPOLY]
+    starts = np.cumsum([0, *sizes[:-1]])
     for k, (name, mask) in enumerate(strips):
         top = 22.0 + step * k
         _write(figure, left, top - 10, name, color=SOFT)
         for row, view in enumerate(views):
             _write(figure, left - 5, top + 11.0 * row + 5.5, _short(view, 17), ha="right", **small)
         there = np.asarray(mask, dtype=bool).T
-        for cells, face, edge in ((there, COLOURS[0], PAPER), (~there, "none", RULE)):
-            v, s = np.nonzero(cells)
-            corners = np.stack([places[s], top + 11.0 * v], axis=1)[:, None] + box
-            outline = Outline(corners.reshape(-1, 2), codes * len(v))
+        outlines: dict[str, Any] = {}
+        # Neighbours are drawn as one box, and told apart by lines across all views.
+        for kind, cells in (("there", there), ("missing", ~there)):
+            found = [
+                np.array([places[start + first], top + 11.0 * v])
+                + box * np.array([wide * (last - first), 1.0])
+                for start, size in zip(starts, sizes, strict=True)
+                for v, row in enumerate(cells[:, start : start + size])
+                for first, last in runs(row)
+            ]
+            outlines[kind] = (np.reshape(found, (-1, 2)), codes * len(found))
+        lines = [[(x, top), (x, top + 11.0 * len(views) - 1)] for x in places]
+        outlines["apart"] = (np.reshape(lines, (-1, 2)), codes[:2] * len(lines))
+        paints = {"there": (COLOURS[0], PAPER), "missing": ("none", RULE), "apart": ("none", PAPER)}
+        for kind, (face, edge) in paints.items():
             paint: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.4}
+            outline = Outline(*outlines[kind])
             figure.add_artist(PathPatch(outline, **paint, **_places(figure)))
     for k, (name, size) in enumerate(groups):
         if size * wide >= 6.0 * len(name):
