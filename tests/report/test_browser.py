@@ -188,7 +188,7 @@ def test_the_answer_leads_to_the_queries(opened: Any) -> None:
 
 def test_a_query_is_opened(opened: Any) -> None:
     queries = find(opened, "details.query")
-    assert 1 <= len(queries) <= 16
+    assert 1 <= len(queries) <= 12
     assert not shown(opened, "details.query table")
     find(opened, "details.query summary")[0].click()
     opened.execute_script("return new Promise((done) => setTimeout(done, 100))")

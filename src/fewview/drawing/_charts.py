@@ -518,7 +518,7 @@ def for_print(figure: Figure, width: float, legend: Sequence[Series] = ()) -> Fi
     thin = min(max(factor, 0.6), 0.8)
     for text in figure.findobj(Text):
         if isinstance(text, Text):
-            text.set_fontsize(min(text.get_fontsize() * 7.0 / SMALL, 8.0))
+            text.set_fontsize(min(float(text.get_fontsize()) * 7.0 / SMALL, 8.0))
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_tick_params(labelsize=7.5, pad=3)
@@ -577,7 +577,7 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, cut: bool = True) 
         # Without a date and with fixed identifiers the same figure is the same file. Journals do
         # not take letters of type 3, which matplotlib writes by itself.
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-        settings = {"svg.hashsalt": "fewview", "pdf.fonttype": 42}
+        settings: Any = {"svg.hashsalt": "fewview", "pdf.fonttype": 42}
         with replacing(file) as temporary, rc_context(settings):
             box = "tight" if cut else None
             figure.savefig(temporary, format=kind, dpi=160, metadata=metadata, bbox_inches=box)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fewview.evaluate._grid import Setting
 
 # Queries that can be opened, and classes that a square of confusions has.
-MOST_QUESTIONS, MOST_CLASSES = 16, 14
+MOST_QUESTIONS, MOST_CLASSES = 12, 14
 OPENED = "samples"  # the section's name in the address
 NOT_KEPT = "probabilities were not kept; 'fewview bench --keep-probabilities' keeps them"
 
@@ -221,7 +221,7 @@ def _question(
     labels = episodes.support_labels[0]
     near = {c: min(np.flatnonzero(labels == c), key=lambda k: distances[k]) for c in (said, true)}
     row = int(rows[episodes.query[0][q]])
-    views = []
+    views: list[dict[str, Any]] = []
     for v, view in enumerate(data.view_names):
 
         def shown(what: str, at: int, has: bool, view: str = view) -> dict[str, Any]:
@@ -245,11 +245,11 @@ def _question(
     here = {other: found[t, q] for (other, split), found in others.items() if split == cell.split}
     right = [other for other, found in here.items() if found.argmax() == true]
     order = [said, true, *(k for k in range(len(classes)) if k not in (said, true))]
-    evidence = {view["name"]: view["evidence"] for view in views if view["evidence"] is not None}
+    spoken = {view["name"]: view["evidence"] for view in views if view["evidence"] is not None}
     turns = [view["name"] for view in views if view["without"] == classes[true]]
     pull = reasons.together[q, said] - reasons.together[q, true] if reasons.together.size else 0.0
     words = [
-        _why(evidence, float(pull), turns, classes[said], classes[true]),
+        _why(spoken, float(pull), turns, classes[said], classes[true]),
         f"Class split {cell.split}, episode {cell.start + t}, missing rate {cell.eta:.3g}. "
         f"Right here: {listed(right) if right else 'no method'}.",
     ]
