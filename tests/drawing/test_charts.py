@@ -187,13 +187,17 @@ def test_rows_have_intervals() -> None:
 
 
 def test_every_cell_of_a_mask_is_drawn_once() -> None:
+    """Neighbours of a group as one box: boxes there and boxes missing have the cells' area."""
     mask = np.array([[True, False], [True, True], [False, True]])
     figure = mask_strips([("0.3", mask), ("0", mask | True)], ["a", "b"], [("one", 2), ("two", 1)])
     tree = element(figure)
     boxes = {name: "".join(node.get("d", "") for node in with_class(tree, name, "path"))
              for name in ("f-c0", "s-rule")}  # fmt: skip
-    assert boxes["f-c0"].count("M") == 4 + 6
-    assert boxes["s-rule"].count("M") == 2
+    wide = (440 - 30 - 2 * 4) / 3  # of a sample, beside names of views and gaps of groups
+    for name, cells, count in (("f-c0", 4 + 6, 7), ("s-rule", 2, 2)):
+        widths = [float(w) for w in re.findall(r"M[^h]*h([\d.]+)v10h-[\d.]+z", boxes[name])]
+        assert len(widths) == count
+        assert sum(widths) == pytest.approx(cells * wide, abs=0.5)
 
 
 def test_samples_in_the_plane() -> None:

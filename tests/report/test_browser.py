@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def column(driver: Any, table: str, number: int) -> list[str]:
 
 
 def test_the_page_weighs_little(address: str) -> None:
-    assert Path(address.removeprefix("file://")).stat().st_size < 400_000
+    assert Path(address.removeprefix("file://")).stat().st_size < 300_000
 
 
 def test_there_are_no_errors_in_the_console(opened: Any) -> None:
@@ -171,9 +172,23 @@ def test_the_address_brings_the_page_back(driver: Any, view: View, address: str)
     assert driver.execute_script("return location.hash").startswith("#curves&off=")
 
 
+def test_the_answer_leads_to_the_queries(opened: Any) -> None:
+    """Whoever asks why a sample is got wrong finds it from the first screen, in one press."""
+    (link,) = find(opened, ".card .after a")
+    assert link.location["y"] < 900, "on the first screen"
+    assert "Wrong answers, and why" in [node.text for node in find(opened, "nav a")]
+    link.click()
+    opened.execute_script("return new Promise((done) => setTimeout(done, 100))")
+    top = "return document.querySelector('details.query').getBoundingClientRect().top"
+    assert 0 <= opened.execute_script(top) < 400
+    surest = [float(re.sub("[^0-9.]", "", text)) for text in
+              shown(opened, "details.query summary > :nth-child(3)")]  # fmt: skip
+    assert surest == sorted(surest, reverse=True)
+
+
 def test_a_query_is_opened(opened: Any) -> None:
     queries = find(opened, "details.query")
-    assert 1 <= len(queries) <= 16
+    assert 1 <= len(queries) <= 12
     assert not shown(opened, "details.query table")
     find(opened, "details.query summary")[0].click()
     opened.execute_script("return new Promise((done) => setTimeout(done, 100))")
@@ -185,10 +200,35 @@ def test_a_query_is_opened(opened: Any) -> None:
     drawn, gaps = find(queries[0], "td svg"), find(queries[0], ".gap")
     assert len(drawn) + len(gaps) == 6 * 3
     assert all(node.size["height"] > 5 for node in drawn)
+    has = len(find(queries[0], "summary .m i:not(.no)"))
+    (line,) = find(queries[0], "p:first-of-type")[:1]
+    assert re.match(rf"(\d of its {has}|All {has} of its) views speaks? for ", line.text)
     id = queries[0].get_attribute("id")
     assert opened.execute_script("return location.hash") == f"#{id}"
     said = [row.text.split()[0] for row in find(queries[0], f"#{id}-said tbody tr")]
     assert len(said) == 7
+
+
+def test_a_phone_shows_an_opened_query_whole(driver: Any, view: View, address: str) -> None:
+    view(address, PHONE)
+    for query in find(driver, "details.query"):
+        driver.execute_script("arguments[0].open = true", query)
+    driver.execute_script("return new Promise((done) => setTimeout(done, 200))")
+    assert driver.execute_script("return document.documentElement.scrollWidth") == PHONE
+    # Text above a table that scrolls sideways is not cut off.
+    cut = """
+        return Array.from(document.querySelectorAll('caption'))
+            .filter((node) => node.getBoundingClientRect().right > window.innerWidth)
+            .map((node) => node.textContent)"""
+    assert driver.execute_script(cut) == []
+
+
+def test_a_few_methods_at_once(opened: Any) -> None:
+    for name, count in (("the best three", 3), ("none", 0), ("all", 7)):
+        (button,) = [b for b in find(opened, "#leaders .tools button") if b.text == name]
+        button.click()
+        assert sum(box.is_selected() for box in find(opened, "#leaders input")) == count
+        assert len(column(opened, "curves-0", 0)) == count
 
 
 def test_everything_is_reached_by_keys_alone(opened: Any) -> None:
@@ -227,7 +267,7 @@ def test_everything_is_reached_by_keys_alone(opened: Any) -> None:
     assert tip.text.split(",")[0] != first.split(",")[0]
     press(Keys.ESCAPE)
     assert not tip.is_displayed()
-    walk("#wrong summary")
+    walk("#samples summary")
     press(Keys.ENTER)
     assert shown(opened, "details.query table")
 

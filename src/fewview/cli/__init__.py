@@ -30,5 +30,7 @@ def main() -> None:
     try:
         app(prog_name="fewview")
     except FewviewError as error:
-        print(f"error: {error}", file=sys.stderr)
+        from fewview.cli._text import say
+
+        say(f"error: {error}")
         sys.exit(2)

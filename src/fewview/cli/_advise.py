@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import DataDir, Jobs, takes
-from fewview.cli._fit import read_samples, say
-from fewview.cli._text import print_table, shows, suggest
+from fewview.cli._fit import read_samples
+from fewview.cli._text import print_table, say, shows, suggest
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:

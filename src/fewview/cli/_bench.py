@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import print_table, shows, suggest
+from fewview.cli._text import print_table, say, shows, suggest
 from fewview.ground._flags import BENCH, READING, RUNNING
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ def bench(
         stop_politely(store)
     show(rows)
     if json_path is not None:
-        print(f"written: {json_path}", file=sys.stderr)
+        say(f"written: {json_path}")
     kept = store_path(store)
     named = "" if store is None else f" {store}"
     if kept != NO_STORE:
-        print(f"results are kept in {kept}", file=sys.stderr)
+        say(f"results are kept in {kept}")
         suggest(f"fewview results{named} --compare, or fewview report{named} -o report.html")
     else:
-        suggest("the same without --store none, to compare methods and make a report of them")
+        suggest("the same without --store none, to compare methods and to report")
     report_failures(outcome)
 
 
@@ -99,7 +99,7 @@ def _open_set(grid: Grid, json_path: str | None) -> None:
     from fewview.evaluate._open_set import run_open_set
     from fewview.evaluate._options import write_json
 
-    rows = run_open_set(grid, lambda text: print(text, file=sys.stderr))
+    rows = run_open_set(grid, lambda text: say(text))
     header = (
         "data set", "task", "eta", "method", "right among known %", "AUROC %",
         "precision at recall 0.9 %", "AUROC by probability %",
@@ -120,14 +120,14 @@ def _open_set(grid: Grid, json_path: str | None) -> None:
     print_table(header, lines, right=(4, 5, 6, 7), drop=(7, 1))
     if json_path is not None:
         write_json(rows, json_path)
-        print(f"written: {json_path}", file=sys.stderr)
+        say(f"written: {json_path}")
 
 
 def stop_politely(store: str | None) -> None:
     """Say after Ctrl-C how to go on, and leave with the usual status."""
     from fewview.evaluate._options import stop_message
 
-    print(stop_message(store), file=sys.stderr)
+    say(stop_message(store))
     raise typer.Exit(130)
 
 
@@ -135,9 +135,9 @@ def report_failures(outcome: Outcome) -> None:
     """List cells that broke down; the others are fine, but the exit status is 1."""
     if outcome.failures:
         counts = Counter((cell.method, reason) for cell, reason in outcome.failures)
-        print(f"{len(outcome.failures)} cell(s) failed, the others are stored:", file=sys.stderr)
+        say(f"{len(outcome.failures)} cell(s) failed, the others are stored:")
         for (method, reason), count in counts.most_common(10):
-            print(f"  {method}: {count} x {reason}", file=sys.stderr)
+            say(f"  {method}: {count} x {reason}")
         raise typer.Exit(1)
 
 

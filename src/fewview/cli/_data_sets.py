@@ -144,12 +144,14 @@ def _show(file: str, html: str | None = None, **reading: Any) -> None:
     if html is not None:
         check_output(html, [] if known else [file])
     data = load(file) if known else read_samples(file, **reading)
-    print(data)
-    print(data.summary())
+    print_text(str(data), 4)
+    first, *rest = str(data.summary()).split("\n")
+    print_text(first, 4)
+    print("\n".join(rest))
     if html is not None:
         from fewview.report.pages._looking import write_samples
 
-        print(f"written: {write_samples(html, data, f'What {file} holds')}")
+        print(f"written: {write_samples(html, data, f'What is in {file}')}")
 
 
 @data_app.command()
@@ -175,7 +177,7 @@ def convert(
     refuse_inputs(target, [source], force)
     data = read_samples(source, **reading)
     data.write(target, format=format)
-    print(f"written: {target} ({data})")
+    print_text(f"written: {target} ({data})", 4)
 
 
 @data_app.command()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fewview.cli._declared import Device, Force, takes
-from fewview.cli._text import leads_to, shows, suggest
+from fewview.cli._text import leads_to, say, shows, suggest
 from fewview.ground._flags import PARTS, READING
 
 if TYPE_CHECKING:
@@ -204,11 +203,6 @@ def why_not_reject(base: MultiViewData) -> str:
     large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
                 for code in range(len(base.classes)))  # fmt: skip
     return too_few_classes(len(base.classes), large)
-
-
-def say(text: str) -> None:
-    """Tell people, not pipes."""
-    print(text, file=sys.stderr)
 
 
 def describe_settings(clf: Method) -> str:

@@ -21,7 +21,7 @@ import typer
 
 import fewview
 from fewview.cli._declared import Wide
-from fewview.cli._text import leads_to, print_table, shows
+from fewview.cli._text import leads_to, print_table, print_text, shows
 from fewview.datasets._catalogue import cache_folder
 from fewview.ground._errors import FewviewError
 from fewview.ground._whole_files import replacing
@@ -88,13 +88,31 @@ def _one(name: str) -> None:
 
     entry, method = get_entry(name), create(name)
     print(f"{name}: {entry.factory.__name__}, version {entry.factory.version}\n")
-    print(inspect.cleandoc(entry.factory.__doc__ or ""))
+    _print_pages(inspect.cleandoc(entry.factory.__doc__ or ""))
     print("\nParameters as set by this name (type them after colons):")
     tuned = entry.factory.tune_grid
     for key, value in sorted(method.get_params(deep=False).items()):
         if key != "base":
             options = "|".join(map(str, tuned[key])) if key in tuned else ""
             print(f"  {key}={value}" + (f"   (--tune tries {options})" if options else ""))
+
+
+def _print_pages(text: str) -> None:
+    """Print a docstring; on a terminal its paragraphs and items are broken where that ends."""
+    for part in text.split("\n\n") if sys.stdout.isatty() else []:
+        lines: list[str] = []
+        for line in part.split("\n"):
+            deep = len(line) - len(line.lstrip())
+            goes_on = deep >= 8 or (not deep and line[:1] != "-")
+            if lines and goes_on and ">>>" not in part:
+                lines[-1] += " " + line.strip()
+            else:
+                lines.append(line)
+        for line in lines:
+            print_text(line, len(line) - len(line.lstrip()) + 4 * line.startswith(" "))
+        print()
+    if not sys.stdout.isatty():
+        print(text)
 
 
 def _yes(value: bool) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from fewview.cli._declared import Device, Force, Html, takes
-from fewview.cli._fit import read_samples, say
-from fewview.cli._text import shows, suggest
+from fewview.cli._fit import read_samples
+from fewview.cli._text import say, shows, suggest
 from fewview.ground._flags import BLOCK, PARTS, READING
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import leads_to, print_table, print_text, shows
+from fewview.cli._text import leads_to, print_table, print_text, say, shows
 from fewview.ground._flags import REPRODUCE
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _make_all(
         _print(sheet, options["wide"])
         shown += 1
         for file in files:
-            print(f"written: {file}", file=sys.stderr)
+            say(f"written: {file}")
         if options["record"]:
             said = [record_rows(name, wish, desk)] if desk.compute else []
             for line in filter(None, [*said, record_sheet(name, product, wish, desk)]):
@@ -191,7 +191,7 @@ def _show_rules(wanted: tuple[str, ...], output: str | None, wide: bool) -> None
     sheet = list_rules("fewview reproduce claims --rules")
     _print(sheet, wide)
     for file in [] if output is None else sheet.write(output):
-        print(f"written: {file}", file=sys.stderr)
+        say(f"written: {file}")
 
 
 def _show_plan(wanted: tuple[str, ...], wish: Wish, desk: Desk) -> None:

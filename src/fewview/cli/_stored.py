@@ -161,7 +161,7 @@ def results(
                 temporary.write_text(latex_tables(current or found) + "\n", encoding="utf-8")
         else:
             save(rows, shown, format, output)
-        print(f"written: {output} ({len(rows)} rows)", file=sys.stderr)
+        say(f"written: {output} ({len(rows)} rows)")
     elif pivot:
         print(latex_tables(current or found))
     elif format == "table" and sys.stdout.isatty() and shown == GROUP_COLUMNS and not wide:
@@ -173,11 +173,11 @@ def results(
     if format == "table" and current and (compare or sys.stdout.isatty()):
         _answer(current)
     if any(row.get("ci_low", 0) is None for row in rows):
-        print(ONE_SPLIT, file=sys.stderr)
+        say(ONE_SPLIT)
     n_stale = sum(value == "stale" for value in status.values())
     if n_stale:
         note = f"{n_stale} cell(s) are stale: stored by an older version; 'bench' recomputes them"
-        print(note, file=sys.stderr)
+        say(note)
 
 
 def _mend(path: str, repair: bool) -> None:
@@ -188,9 +188,7 @@ def _mend(path: str, repair: bool) -> None:
     for damage in state.damages:
         print(f"damaged: {damage.what}: {damage.why}")
     if state.moved_to is not None:
-        print(
-            f"{path}: {state.n_intact} intact result(s) kept; the file of before: {state.moved_to}"
-        )
+        say(f"{path}: {state.n_intact} intact result(s) kept; the file of before: {state.moved_to}")
     elif not state.damages:
         print(f"{path}: all {state.n_intact} result(s) are intact{state.note}")
     else:
@@ -283,7 +281,7 @@ def _compare(
             path = path.with_stem(f"{path.stem}-{number}") if several else path
             for file in save_figure(rank_diagram(ranking, ranked.unit), path):
                 about = f" ({ranked.title})" if several else ""
-                print(f"written: {file}{about}", file=sys.stderr)
+                say(f"written: {file}{about}")
         if not quiet:
             friedman = ranking.p_friedman  # not defined for two methods
             test = "" if friedman != friedman else f" (Friedman p {friedman:.2g})"
@@ -299,14 +297,13 @@ def _compare(
             )
         if ranked.left_out:
             listed = ", ".join(ranked.left_out)
-            print(f"not ranked, because results are lacking: {listed}", file=sys.stderr)
+            say(f"not ranked, because results are lacking: {listed}")
     compared = comparisons(found)
     left_out = dict.fromkeys(name for one in compared for name in one.left_out)
     if left_out and not quiet:
         print(
             "not compared everywhere, because class splits or missing rates are lacking: "
-            + ", ".join(left_out),
-            file=sys.stderr,
+            + ", ".join(left_out)
         )
     rows = [row for one in compared for row in one.rows()]
     return rows, COMPARE_COLUMNS
@@ -460,6 +457,6 @@ def report(
         data_dir=data_dir,
         examples=example_episodes,
         figures=figures,
-        tell=lambda text: print(text, file=sys.stderr),
+        tell=lambda text: say(text),
     )
     print(f"written: {page} ({page.stat().st_size / 1e6:.1f} MB)")

@@ -80,7 +80,7 @@ def leads_to(text: str) -> Callable[[Command], Command]:
 
 def suggest(command: str) -> None:
     """End a command by naming the next one; for people, not for pipes."""
-    print(f"next: {command}", file=sys.stderr)
+    say(f"next: {command}")
 
 
 def print_table(
@@ -138,14 +138,16 @@ def print_table(
         say(f"left out for want of room: {', '.join(left_out)} ({how} shows all)")
 
 
-def print_text(text: str, indent: int = 0) -> None:
-    """Print a line: broken between words on a terminal, further lines indented; whole in a pipe."""
-    if not sys.stdout.isatty():
-        print(text)
-        return
-    # Addresses stay whole, so that they can be copied.
-    whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
-    print("\n".join(wrap(text, console().width, subsequent_indent=" " * indent, **whole)))
+def print_text(text: str, indent: int = 0, *, stderr: bool = False) -> None:
+    """Print lines: broken between words on a terminal, what follows indented; whole in a pipe."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        # Addresses stay whole, so that they can be copied.
+        whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+        width, more = console(stderr).width, " " * indent
+        lines = (wrap(line, width, subsequent_indent=more, **whole) for line in text.split("\n"))
+        text = "\n".join("\n".join(some) for some in lines)
+    print(text, file=stream, flush=stderr)
 
 
 def _broken(name: str, cells: Sequence[str]) -> list[str]:
@@ -185,7 +187,4 @@ def fitting(
 
 def say(text: str) -> None:
     """Tell people, not pipes, in lines that break between words."""
-    if not sys.stderr.isatty():
-        print(text, file=sys.stderr)
-        return
-    console(stderr=True).print(text, markup=False)
+    print_text(text, stderr=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fewview.drawing._looks import COLOURS, GREY, INK, PAPER, RULE, SOFT, Look, look_at, looks
+from fewview.drawing._small import runs
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
@@ -263,13 +264,13 @@ def rows_chart(
     joins: Sequence[tuple[int, int]] = (),
     above: str = "",
     guide: float | None = None,
-    sign: str = "",
+    form: str = ".1f",
 ) -> Figure:
     """Draw one row per method, with a marker at the `y` of its one point.
 
     Rows from a first to a last one are joined by a thick line at the right, and words `above` the
-    rows say what that means. A dashed line stands at the value `guide`, where bars begin then;
-    `sign` is "+" where numbers are differences.
+    rows say what that means. A dashed line stands at the value `guide`, where bars begin then.
+    `form` says how values are written.
     """
     top = 24.0 if above else 12.0
     left = min(max(7.0 * max(len(one.name) for one in series) + 14.0, 70.0), 200.0)
@@ -288,11 +289,12 @@ def rows_chart(
         if point.low is not None and point.high is not None:
             _line(axes, (point.low, point.high), row, color=colour, linewidth=1.5,
                   gid=_piece("bar", k, look, "on"))  # fmt: skip
-        words = point.words or f"{one.name}: {point.y:{sign}.2f}"
+        value = f"{point.y:{form}}".replace("-", "\N{MINUS SIGN}")
+        words = point.words or f"{one.name}: {value}"
         _line(axes, [point.y], row[:1], color=colour, label=_flat(words),
               gid=_piece("mark", k, look, "on"), **look.mark())  # fmt: skip
         _write(figure, left - 8, y, _short(one.name, 25), ha="right")
-        _write(figure, right + 10, y, f"{point.y:{sign}.2f}")
+        _write(figure, right + 10, y, value)
     if guide is not None:
         _line(axes, [guide] * 2, [0, len(series)], color=SOFT, linestyle=(0, (4, 4)), zorder=2)
     for first, last in joins:
@@ -323,19 +325,32 @@ def mask_strips(
     height = 12.0 + step * len(strips)
     figure = _paper(WIDTH, height)
     small = {"fontsize": SMALL, "color": SOFT}
-    box = np.array([(0, 0), (wide, 0), (wide, 10), (0, 10), (0, 0)])
+    box = np.array([(0, 0), (1, 0), (1, 10), (0, 10), (0, 0)])
     codes = [Outline.MOVETO, *[Outline.LINETO] * 3, Outline.CLOSEPOLY]
+    starts = np.cumsum([0, *sizes[:-1]])
     for k, (name, mask) in enumerate(strips):
         top = 22.0 + step * k
         _write(figure, left, top - 10, name, color=SOFT)
         for row, view in enumerate(views):
             _write(figure, left - 5, top + 11.0 * row + 5.5, _short(view, 17), ha="right", **small)
         there = np.asarray(mask, dtype=bool).T
-        for cells, face, edge in ((there, COLOURS[0], PAPER), (~there, "none", RULE)):
-            v, s = np.nonzero(cells)
-            corners = np.stack([places[s], top + 11.0 * v], axis=1)[:, None] + box
-            outline = Outline(corners.reshape(-1, 2), codes * len(v))
+        outlines: dict[str, Any] = {}
+        # Neighbours are drawn as one box, and told apart by lines across all views.
+        for kind, cells in (("there", there), ("missing", ~there)):
+            found = [
+                np.array([places[start + first], top + 11.0 * v])
+                + box * np.array([wide * (last - first), 1.0])
+                for start, size in zip(starts, sizes, strict=True)
+                for v, row in enumerate(cells[:, start : start + size])
+                for first, last in runs(row)
+            ]
+            outlines[kind] = (np.reshape(found, (-1, 2)), codes * len(found))
+        lines = [[(x, top), (x, top + 11.0 * len(views) - 1)] for x in places]
+        outlines["apart"] = (np.reshape(lines, (-1, 2)), codes[:2] * len(lines))
+        paints = {"there": (COLOURS[0], PAPER), "missing": ("none", RULE), "apart": ("none", PAPER)}
+        for kind, (face, edge) in paints.items():
             paint: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 0.4}
+            outline = Outline(*outlines[kind])
             figure.add_artist(PathPatch(outline, **paint, **_places(figure)))
     for k, (name, size) in enumerate(groups):
         if size * wide >= 6.0 * len(name):
@@ -479,6 +494,7 @@ def rank_diagram(
         series,
         Scale(name, 1.0, float(max(count, 2)), ticks=tuple(range(step, count + 1, step))),
         joins=ranking.runs(),
+        form=".2f",
         above=f"bars: not told apart from {_short(ranking.best, 25)}"
         if ranking.tied
         else f"{_short(ranking.best, 25)} is told apart from all others",
@@ -499,34 +515,42 @@ def for_print(figure: Figure, width: float, legend: Sequence[Series] = ()) -> Fi
 
     old_width, old_height = figure.get_size_inches()
     factor = width / old_width
-    letters = min(max(factor, 7.0 / SMALL), 9.0 / LETTERS)
     thin = min(max(factor, 0.6), 0.8)
     for text in figure.findobj(Text):
         if isinstance(text, Text):
-            text.set_fontsize(text.get_fontsize() * letters)
+            text.set_fontsize(min(float(text.get_fontsize()) * 7.0 / SMALL, 8.0))
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_tick_params(labelsize=LETTERS * letters, pad=3)
+            axis.set_tick_params(labelsize=7.5, pad=3)
+            axis.label.set_fontsize(8.0)  # not smaller than the numbers along it
+            axis.labelpad = 3.0
             axis.grid(linewidth=0.5)
     for line in figure.findobj(Line2D):
         if isinstance(line, Line2D) and line.get_gid():
             line.set_linewidth(line.get_linewidth() * thin)
             line.set_markersize(line.get_markersize() * thin)
     height = old_height * min(factor, 0.72)
-    columns = max(1, int(width * 72 // 95))
-    below = (12.0 * -(-len(legend) // columns) + 6.0) / 72 if legend else 0.0
+    # In points: the line before a name, its letters, and the space after it.
+    widest = 30.0 + 3.7 * max((len(one.name) for one in legend), default=0)
+    columns = max(1, int((72 * width + 6) // widest))
+    below = (11.0 * -(-len(legend) // columns) + 2.0) / 72 if legend else 0.0
     places = [axes.get_position(original=True).bounds for axes in figure.axes]
     figure.set_size_inches(width, height + below)
     for axes, (x, y, wide, high) in zip(figure.axes, places, strict=True):
         whole = height + below
         axes.set_position((x, (y * height + below) / whole, wide, high * height / whole))
+    for text in figure.texts:  # letters shrink less than the paper: a long name may stick out
+        box = text.get_window_extent()
+        if box.x0 < 0:
+            text.set_text(_short(text.get_text(), int(len(text.get_text()) * box.x1 / box.width)))
     if legend:
         keys = [Line2D([], [], **one.look.line(1.2)) for one in legend]
         for one in keys:
             one.set_markersize(one.get_markersize() * 0.6)
         names = figure.legend(
             keys, [_flat(one.name) for one in legend], loc="lower center", ncol=columns,
-            fontsize=7, frameon=False, handlelength=3.0, labelcolor=INK, columnspacing=1.0,
+            fontsize=7, frameon=False, handlelength=3.2, handletextpad=0.4, labelcolor=INK,
+            columnspacing=0.8, borderpad=0, borderaxespad=0.2, labelspacing=0.4,
         )  # fmt: skip
         for text in names.get_texts():
             text.set_parse_math(False)
@@ -550,9 +574,11 @@ def save_figure(figure: Figure, path: str | PathLike[str], *, cut: bool = True) 
     figure.set_layout_engine("none")
     for file in files:
         kind = file.suffix.lower()[1:]
-        # Without a date and with fixed identifiers the same figure is the same file.
+        # Without a date and with fixed identifiers the same figure is the same file. Journals do
+        # not take letters of type 3, which matplotlib writes by itself.
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-        with replacing(file) as temporary, rc_context({"svg.hashsalt": "fewview"}):
+        settings: Any = {"svg.hashsalt": "fewview", "pdf.fonttype": 42}
+        with replacing(file) as temporary, rc_context(settings):
             box = "tight" if cut else None
             figure.savefig(temporary, format=kind, dpi=160, metadata=metadata, bbox_inches=box)
     return files

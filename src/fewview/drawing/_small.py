@@ -68,29 +68,44 @@ def heat(shares: Any, names: Sequence[str], title: str) -> Markup:
     n = len(names)
     left = 8.0 + 6.5 * max(map(len, names), default=0)
     cell = max(10.0, min(24.0, 190.0 / max(n, 1)))
-    body = [f'<g transform="translate({left:g},16) scale({cell:.4g})">']
+    body = [f'<g stroke-width="1" transform="translate({left:g},16) scale({cell:.4g})">']
     wrong = ~np.eye(n, dtype=bool)
-    for kind, chosen, strength in (("f-c0", ~wrong, 1.0), ("f-c1", wrong, 3.0)):
+    for kind, chosen, strength in (("s-c0", ~wrong, 1.0), ("s-c1", wrong, 3.0)):
         level = np.ceil(np.clip(np.nan_to_num(shares) * strength, 0, 1) * STEPS).astype(int)
         for step in range(1, STEPS + 1):
-            cells = zip(*np.nonzero(chosen & (level == step)), strict=True)
-            d = "".join(f"M{said},{true}h1v1h-1z" for true, said in cells)
+            # Thick strokes, one for neighbours of the same level.
+            d = "".join(
+                f"M{first},{true}.5h{last - first}"
+                for true, row in enumerate(chosen & (level == step))
+                for first, last in runs(row)
+            )
             if d:
                 body.append(f'<path class="{kind}" opacity="{step / STEPS:g}" d="{d}"/>')
-    body.append("</g>")
+    body.append('</g><g text-anchor="end">')
     for k, name in enumerate(names):
         middle = 20 + cell * (k + 0.5)
-        body.append(
-            f'<text x="{left - 4:g}" y="{middle:.4g}" text-anchor="end">{escape(name)}</text>'
-        )
-        if max(map(len, names)) * 6.5 <= cell:
-            x = left + cell * (k + 0.5)
-            body.append(f'<text x="{x:.4g}" y="12" text-anchor="middle">{escape(name)}</text>')
+        body.append(f'<text x="{left - 4:g}" y="{middle:.4g}">{escape(name)}</text>')
+    body.append('</g><g text-anchor="middle">')
+    if max(map(len, names), default=0) * 6.5 <= cell:
+        for k, name in enumerate(names):
+            body.append(f'<text x="{left + cell * (k + 0.5):.4g}" y="12">{escape(name)}</text>')
+    body.append("</g>")
     side = cell * n
     body.append(f'<path class="s-rule" d="M{left:g},16h{side:.4g}v{side:.4g}h-{side:.4g}z"/>')
     return _svg(
         left + side + 4, side + 20, "".join(body), 'chart heat" font-size="11" fill="none', title
     )
+
+
+def runs(row: Any) -> list[tuple[int, int]]:
+    """Where neighbours are all true: the first place of each run, and the one after its last.
+
+    Example:
+        >>> runs([True, True, False, True])
+        [(0, 2), (3, 4)]
+    """
+    ends = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(row, dtype=int), [0]])))
+    return [(int(a), int(b)) for a, b in ends.reshape(-1, 2)]
 
 
 def digits_of(values: Any, low: Any, high: Any) -> tuple[str, int]:

@@ -71,8 +71,11 @@ def flags(panel: Panel) -> dict[str, Flags | None]:
 # ---------------------------------------------------------------------- the card
 
 
-def answers(contents: Contents) -> Section:
-    """Which method to use, under conditions that can be switched; who wins at every rate."""
+def answers(contents: Contents, after: dict[str, tuple[str, str]] | None = None) -> Section:
+    """Which method to use, under conditions that can be switched; who wins at every rate.
+
+    `after` says where to look next, and in which words, by the titles of panels.
+    """
     groups: dict[tuple[object, ...], list[Panel]] = {}
     for panel in contents.panels:
         fields = ("dataset", *(field for field in TASK if field != "query_counts"))
@@ -103,11 +106,11 @@ def answers(contents: Contents) -> Section:
         [_winner_row(one) for one in found],
         id="winners",
     )  # fmt: skip
-    cards = [_card(some) for some in groups.values()]
+    cards = [_card(some, after or {}) for some in groups.values()]
     return Section("Which method to use", words, cards=cards, tables=[table], id="answer")
 
 
-def _card(panels: Sequence[Panel]) -> Card:
+def _card(panels: Sequence[Panel], after: dict[str, tuple[str, str]]) -> Card:
     """The answer of one data set and task; panels differ in how many queries classes have."""
     usual = next((p for p in panels if p.cell.query_counts == "balanced"), panels[0])
     skewed = next((p for p in panels if p.cell.query_counts != "balanced"), None)
@@ -120,7 +123,7 @@ def _card(panels: Sequence[Panel]) -> Card:
     # What a switch says is not said again.
     title = re.sub(r" \(query counts [^,)]+\)|query counts [^,)]+, |, query counts [^,)]+", "",
                    usual.title)  # fmt: skip
-    return Card(title, SWITCHES, out)
+    return Card(title, SWITCHES, out, after.get(usual.title))
 
 
 def _answer(panel: Panel | None, usual: Panel, chosen: list[str], when: str) -> Answer:

@@ -108,6 +108,7 @@ class Card:
     title: str
     switches: Sequence[tuple[str, str]]  # key, words
     answers: Sequence[Answer]  # the first one is shown at first
+    after: tuple[str, str] | None = None  # where to look next, and in which words
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,13 @@ class Question:
     """One query that was got wrong, and everything that says why."""
 
     id: str
-    summary: str
+    sample: str
+    sure: str  # of the wrong answer
+    has: Sequence[bool]  # views
+    right: Sequence[str]  # methods that got it right
     words: Sequence[str]
     views: Sequence[dict[str, Any]]  # name, pictures (label, digits, per line) or None, evidence
-    classes: Sequence[str]
+    classes: Sequence[str]  # what was said, what is true, the others
     probabilities: Sequence[tuple[str, str, Sequence[str]]]  # key, method, of every class
     supports: Sequence[Sequence[str]]  # sample, class, distance, views shared
 

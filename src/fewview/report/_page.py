@@ -19,7 +19,7 @@ from fewview.report._contents import Contents, collect
 from fewview.report._elements import plural, sign
 from fewview.report._examples import Example, example, example_episodes, missing_views
 from fewview.report._provenance import how_made
-from fewview.report._queries import Closer, look_closer, wrong_answers
+from fewview.report._queries import Closer, look_closer, opened_queries, wrong_answers
 from fewview.report._sections import (
     N_SHOWN,
     against_paper,
@@ -81,7 +81,8 @@ def write_report(
         if figures is not None:
             from fewview.report._papers import write_for_papers
 
-            told(f"{len(write_for_papers(contents, figures))} files for papers in {figures}")
+            count = len(write_for_papers(contents, figures))
+            told(f"{count} files for papers in {figures}; 'pdflatex example.tex' there shows some")
         asked = ["fewview", "report", str(store), "-o", str(output)]
         for condition in where:
             asked += ["--where", condition]
@@ -110,10 +111,20 @@ def render(
     listed = ", ".join(datasets[:3]) + (f" and {len(datasets) - 3} more" if datasets[3:] else "")
     episodes = sum(len(result.metrics) for result in contents.results)
     etas = {row["eta"] for panel in contents.panels for row in panel.rows}
+    opened = opened_queries(contents, closer)
+    after = (
+        {
+            part.title: (f"{opened.id}-{k}-part", "Which samples does it get wrong, and why?")
+            for k, part in enumerate(opened.parts)
+        }
+        if opened
+        else {}
+    )
     sections = [
-        answers(contents),
+        answers(contents, after),
         leaderboard(contents, contents.methods[:N_SHOWN]),
         curves(contents, known),
+        opened,
         against_paper(contents, known),
         wrong_answers(contents, closer, known),
         calibration(contents, known),
@@ -126,7 +137,7 @@ def render(
     ]
     return make_page(
         "page.html",
-        ("script.js",),
+        ("sorting.js", "script.js"),
         title=title or f"Few-shot accuracy with missing views: {listed}",
         summary=(
             f"{plural(len(datasets), 'data set')}, {plural(len(contents.methods), 'method')}, "

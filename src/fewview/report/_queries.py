@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from fewview.evaluate._grid import Setting
 
 # Queries that can be opened, and classes that a square of confusions has.
-MOST_QUESTIONS, MOST_CLASSES = 16, 14
+MOST_QUESTIONS, MOST_CLASSES = 12, 14
+OPENED = "samples"  # the section's name in the address
 NOT_KEPT = "probabilities were not kept; 'fewview bench --keep-probabilities' keeps them"
 
 
@@ -220,7 +221,7 @@ def _question(
     labels = episodes.support_labels[0]
     near = {c: min(np.flatnonzero(labels == c), key=lambda k: distances[k]) for c in (said, true)}
     row = int(rows[episodes.query[0][q]])
-    views = []
+    views: list[dict[str, Any]] = []
     for v, view in enumerate(data.view_names):
 
         def shown(what: str, at: int, has: bool, view: str = view) -> dict[str, Any]:
@@ -244,19 +245,20 @@ def _question(
     here = {other: found[t, q] for (other, split), found in others.items() if split == cell.split}
     right = [other for other, found in here.items() if found.argmax() == true]
     order = [said, true, *(k for k in range(len(classes)) if k not in (said, true))]
-    p = float(mine[t, q, said])
+    spoken = {view["name"]: view["evidence"] for view in views if view["evidence"] is not None}
+    turns = [view["name"] for view in views if view["without"] == classes[true]]
+    pull = reasons.together[q, said] - reasons.together[q, true] if reasons.together.size else 0.0
     words = [
+        _why(spoken, float(pull), turns, classes[said], classes[true]),
         f"Class split {cell.split}, episode {cell.start + t}, missing rate {cell.eta:.3g}. "
-        f"Right here: {listed(right) if right else 'no method'}."
+        f"Right here: {listed(right) if right else 'no method'}.",
     ]
-    if reasons.together.size:
-        pull = float(reasons.together[q, said] - reasons.together[q, true])
-        toward = classes[said] if pull > 0 else classes[true]
-        words.append(f"The other queries of the task pull towards {toward} by {abs(pull):.2f}.")
     return Question(
         id=f"query-{name_of(place)}-{number}",
-        summary=f"Sample {_identity(data, row)}: a {classes[true]}, taken for {classes[said]} with "
-        f"probability {_sure(p)}; has {int(mask.sum())} of {len(mask)} views",
+        sample=_identity(data, row),
+        sure=_sure(float(mine[t, q, said])),
+        has=[bool(has) for has in mask],
+        right=right,
         words=words,
         views=views,
         classes=[classes[k] for k in order],
@@ -274,8 +276,33 @@ def _question(
     )  # fmt: skip
 
 
+def _why(evidence: dict[str, float], pull: float, turns: list[str], said: str, true: str) -> str:
+    """Why a query was got wrong, in a sentence: its own views, the other queries, or one view."""
+    wrong = [name for name, value in evidence.items() if value > 0]
+    own = sum(evidence.values())
+    strongest = max(evidence, key=lambda name: evidence[name])
+    count = f"{len(wrong)} of its {len(evidence)}"
+    if len(wrong) == len(evidence):
+        count = f"All {len(wrong)} of its" if len(wrong) > 1 else "Its only"
+    verb = "speaks" if len(wrong) == 1 else "speak"
+    noun = "view" if len(evidence) == 1 else "views"
+    text = f"{count} {noun} {verb} for {said} rather than {true}"
+    if wrong:
+        text += f", most of all {strongest} ({evidence[strongest]:+.2f})"
+    text += f"; its own views add up to {own:+.2f} in log-odds"
+    if pull:
+        text += f", the other queries of the task {pull:+.2f}"
+    if turns:
+        return f"{text}. Without {listed(turns, 4)} the answer would be right."
+    return f"{text}. No single view decides: without any one of them it would still be wrong."
+
+
 def _sure(p: float) -> str:
-    return "> 0.999" if p > 0.999 else f"{p:.3f}"
+    """A probability in percent, with as many digits as tell it from certainty."""
+    if p >= 1 - 1e-6:
+        return "over 99.9999 %"
+    digits = max(1, int(np.floor(-np.log10(1 - p))) - 1)
+    return f"{np.floor(100 * p * 10**digits) / 10**digits:.{digits}f} %"
 
 
 def _identity(data: Any, row: int) -> str:
@@ -324,10 +351,30 @@ def _distances(batch: Any, q: int) -> Any:
 # ---------------------------------------------------------------------- the section
 
 
+def opened_queries(contents: Contents, found: Sequence[Closer | str]) -> Section | None:
+    """The most confidently wrong queries of the best method, each with everything that says why."""
+    parts = [
+        Section(
+            panel.title,
+            [
+                f"{one.method}, the best method that can be run again here, is wrong about "
+                f"{one.n_wrong:,} of {one.n_asked:,} queries at missing rate {one.eta:.3g}. These "
+                f"are the {len(one.questions)} samples that it is wrong about and surest of, the "
+                "surest first. Press one to see its views beside the supports, what each view "
+                "says, and what the other methods say."
+            ],
+            questions=one.questions,
+        )
+        for panel, one in zip(contents.panels, found, strict=False)
+        if isinstance(one, Closer) and one.questions
+    ]
+    return Section("Wrong answers, and why", parts=parts, id=OPENED) if parts else None
+
+
 def wrong_answers(
     contents: Contents, found: Sequence[Closer | str], looks: dict[str, Look]
 ) -> Section:
-    """Accuracy by views present, confusion by class, and the most confidently wrong queries."""
+    """Accuracy by views present, and confusion by class."""
     words, parts = [], []
     if not found:
         words.append("Left out: this page was made without reading the data again.")
@@ -335,18 +382,12 @@ def wrong_answers(
         if isinstance(one, str):
             words.append(f"{panel.title}: left out, {one.rstrip('.')}.")
             continue
-        figures = [_by_views(panel, one, looks), *_confusions(panel, one)]
         told = [
             "Squares: rows are true classes, columns what was said, among tasks that have both. "
             "The diagonal is right answers; wrong ones are drawn three times as strong."
         ]
-        if one.questions:
-            told.append(
-                f"{one.method}, the best method that can be run again here, is wrong about "
-                f"{one.n_wrong:,} of {one.n_asked:,} queries at missing rate {one.eta:.3g}. The "
-                f"{len(one.questions)} that it is surest of come first; open one to see why."
-            )
-        parts.append(Section(panel.title, told, figures, questions=one.questions))
+        figures = [_by_views(panel, one, looks), *_confusions(panel, one)]
+        parts.append(Section(panel.title, told, figures))
     return Section("Where methods go wrong", words, parts=parts, id="wrong")
 
 

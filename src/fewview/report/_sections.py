@@ -124,7 +124,7 @@ def difference_chart(found: Winner, looks: Looks) -> tuple[Figure, list[Series]]
         values.append(-pair.difference)
         series.append(_series(looks, pair.two, [Point(0, -pair.difference, low, high, told)]))
     across = Scale(f"points behind {found.best}", min(values), max(values), pad=0.03)
-    return rows_chart(series, across, guide=0.0, sign="+"), series
+    return rows_chart(series, across, guide=0.0, form="+.1f"), series
 
 
 def _differences(panel: Panel, looks: Looks) -> list[Drawn]:

@@ -300,6 +300,11 @@ def test_what_if_is_the_method_with_a_view_less(server: LocalServer, tables: Pat
     assert "no other view" in post(server, "what-if", row=last, off=["blood", "scan"])["error"]
     assert "no such view" in post(server, "what-if", row=last, off=["../x"])["error"]
     assert "no such view or sample" in post(server, "what-if", row=99, off=["blood"])["error"]
+    # What is off for all samples stays off for one.
+    same = post(server, "what-if", row=last, off=[], everywhere=["blood"])
+    assert (same["before"], same["label"]) == ("E", "E")
+    both = post(server, "what-if", row=last, off=["scan"], everywhere=["blood"])
+    assert "no other view" in both["error"]
     everywhere = post(server, "what-if", off=["blood"])
     lone = int((~known.query.mask[:, known.query.view_names.index("scan")]).sum())
     assert everywhere["bare"] == lone > 0
@@ -372,7 +377,7 @@ def test_from_tables_to_what_if(
     assert not driver.find_element("id", "error").is_displayed()
     assert "How the tables join" in driver.find_element("id", "joined").text
     choose(driver, "labels", "group")
-    wait(driver, "document.getElementById('told').textContent.startsWith('6 samples have')")
+    wait(driver, "document.getElementById('roles').textContent.startsWith('6 samples have')")
     assert len(driver.find_elements("css selector", "#classes input")) == 6
     assert "6 samples have no label" in driver.find_element("id", "roles").text
     # From here on by keyboard alone.

@@ -29,7 +29,7 @@ def serve(
     """
     import webbrowser
 
-    from fewview.cli._fit import say
+    from fewview.cli._text import say
     from fewview.report.pages._server import LocalServer
 
     with LocalServer(port, megabytes * 10**6) as server:

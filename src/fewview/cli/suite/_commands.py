@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import typer
 
 from fewview.cli._declared import takes
-from fewview.cli._text import examples, print_table
+from fewview.cli._text import examples, print_table, say
 from fewview.ground._flags import SUITE_RUN, SUITE_SHOW, SUITE_SUBMIT
 
 suite_app = typer.Typer(
@@ -68,13 +67,13 @@ def run(**options: Any) -> None:
     ]  # fmt: skip
     print_table(header, lines, right=range(2, len(header)))
     if skipped:
-        print(f"skipped, as said above: {', '.join(skipped)}", file=sys.stderr)
+        say(f"skipped, as said above: {', '.join(skipped)}")
     if options["record"]:
         records = options["records"]
-        print(record_suite(suite, gathered, Path(records) if records else FOLDER), file=sys.stderr)
+        say(record_suite(suite, gathered, Path(records) if records else FOLDER))
     failures = [(cell.method, why) for item in gathered for cell, why in item.failures]
     for (method, why), count in Counter(failures).most_common(10):
-        print(f"failed: {method}: {count} x {why}", file=sys.stderr)
+        say(f"failed: {method}: {count} x {why}")
     if failures:
         raise typer.Exit(1)
 
@@ -104,7 +103,7 @@ def show(**options: Any) -> None:
         check_writable(options["output"])
         with replacing(options["output"]) as temporary:
             temporary.write_text(board_page(board), encoding="utf-8")
-        print(f"written: {options['output']}", file=sys.stderr)
+        say(f"written: {options['output']}")
         return
     title = (
         f"{suite.name}, {suite.form}: {len(board.settings)} settings, {len(suite.splits)} class "
@@ -143,17 +142,15 @@ def submit(**options: Any) -> None:
         )
     output = options["output"] or f"{suite.title}-{methods[0].rpartition(':')[2]}.json"
     rows = write_submission(suite, gathered, output, options["note"] or "")
-    print(f"written: {output} ({rows} rows)", file=sys.stderr)
-    print(
+    say(f"written: {output} ({rows} rows)")
+    say(
         f"add it to src/fewview/report/boards/{SUBMITTED}/ as {suite.title}-NAME.json, with the "
-        "file of your method in the pull request",
-        file=sys.stderr,
+        "file of your method in the pull request"
     )
     if skipped:
-        print(
+        say(
             f"without {', '.join(skipped)}, which are not here: the board ranks the method when "
-            "somebody who has them has run it on them",
-            file=sys.stderr,
+            "somebody who has them has run it on them"
         )
 
 

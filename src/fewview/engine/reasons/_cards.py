@@ -108,7 +108,7 @@ def _evidence(found: Explanation) -> str:
             continue
         other = int(found.decided_without[0, v])
         answer = "nothing is left" if other < 0 else (
-            f"{escape(str(found.classes[other]))} {percent(float(without[v, other]))}"
+            f"{escape(str(found.classes[other]))} ({percent(float(without[v, other]))})"
         )  # fmt: skip
         if other >= 0 and other != int(found.decided[0]):
             answer = f"<strong>{answer}</strong>"
@@ -119,7 +119,7 @@ def _evidence(found: Explanation) -> str:
         best = "the supports alone"
         if found.alone.size:
             alone = probabilities(found.alone)[0]
-            best = f"{escape(str(found.classes[int(alone.argmax())]))} {percent(alone.max())}"
+            best = f"{escape(str(found.classes[int(alone.argmax())]))} ({percent(alone.max())})"
         lines.append(["its own views", bar(float(parts.sum())), best])
         lines.append(["pull of the other queries", bar(pull, "others"), ""])
     lines.append(["all together", bar(margin), ""])

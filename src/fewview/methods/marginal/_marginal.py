@@ -29,7 +29,13 @@ from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._imputer import impute
 from fewview.methods.marginal._model import Kept, predictive_scores
-from fewview.methods.marginal._outside import DIRECTIONS, learn_profile, play_new, wide_views
+from fewview.methods.marginal._outside import (
+    DIRECTIONS,
+    learn_profile,
+    leave_over,
+    play_new,
+    wide_views,
+)
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._reasons import explain_queries
 from fewview.methods.marginal._remainder import learn_remainder
@@ -491,7 +497,9 @@ class Marginal(Method):
         out = scores[..., :-1] - scores[..., -1:]
         if state.remainder is None or self.structure != "full":
             return out
-        more = state.remainder.predictive(batch, state.projection)
+        projection = completed(state)
+        left = {view: leave_over(batch, view, projection) for view in state.remainder.views}
+        more = state.remainder.predictive(left, members[..., :-1])
         if batch.support_weights is not None:
             # Means of base classes: what tells those apart is in the components.
             few = (members[..., :-1].amax(1) <= 1)[:, None]

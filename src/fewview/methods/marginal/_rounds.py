@@ -42,10 +42,10 @@ SETTLED = 0.1
 LOOSE = 1e-3
 # Two explanations of the queries are weighed in every task: class masses pulled this hard towards
 # equal ones, and shares learnt from the queries, with so many more queries in every class. The
-# second counts sigmoid(EVIDENCE (log evidence ratio - DOUBT)). Shares have a power as the likelihood
-# of queries has one: at full power a class that few queries are sure of loses them all. So learnt
-# shares are not the best ones by their evidence, for which the doubt, below zero, makes up. Chosen
-# on novel classes of five development sets (docs/marginal.md).
+# second counts sigmoid(EVIDENCE (log evidence ratio - DOUBT)). Shares have a power, as the
+# likelihood of queries has one: at full power a class that few queries are sure of loses them all.
+# So learnt shares are not the best ones by their evidence, for which the doubt, below zero, makes
+# up. Chosen on novel classes of five development sets (docs/marginal.md).
 EVEN = 0.9
 PSEUDO = 2.0
 POWER = 0.7

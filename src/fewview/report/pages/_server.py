@@ -20,7 +20,7 @@ from fewview.report.pages._shell import make_page
 
 HOST = "127.0.0.1"
 MOST_JSON = 1 << 20
-SCRIPTS = ("samples.js", "serve.js")
+SCRIPTS = ("sorting.js", "samples.js", "serve.js")
 # Nothing is kept by the browser, framed by another page, or told to one that a link leads to.
 HEADERS = {
     "Cache-Control": "no-store",
@@ -164,7 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
             session.start(labels, key, given.texts("new"), given.text("method") or "", seconds)
             self._send_json({})
         elif path == "what-if":
-            self._send_json(session.what_if(given.texts("off"), given.number("row")))
+            self._send_json(
+                session.what_if(given.texts("off"), given.number("row"), given.texts("everywhere"))
+            )
         else:
             raise RefusedError(HTTPStatus.NOT_FOUND)
 

@@ -370,8 +370,8 @@ class Session:
         said.append(
             expectation(advice, parts, sure)
             if trying
-            else f"its own probabilities say that {100 * sure:.0f} % are right; to have that "
-            "measured on the known classes, let the method be chosen"
+            else f"Its own probabilities say that {100 * sure:.0f} % are right; to have that "
+            "measured on the known classes, let the best method be chosen."
         )
         commands = _commands(self.files, labels, key, parts, method)
         return Answered(clf, query, rows, found, said, commands)
@@ -407,35 +407,43 @@ class Session:
         writer.writerows(rows)
         return out.getvalue()
 
-    def what_if(self, off: Sequence[str], row: int | None) -> dict[str, Any]:
+    def what_if(
+        self, off: Sequence[str], row: int | None, everywhere: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Answers with views switched off, for one sample or for all.
 
-        Samples that have no other view keep theirs.
+        Samples that have no other view keep theirs. For one sample, views that are off
+        `everywhere` stay so, and its answer is compared with the one it has then.
         """
         known = self._answers()
-        strange = [view for view in off if view not in known.query.view_names]
+        strange = [view for view in (*off, *everywhere) if view not in known.query.view_names]
         if strange or (row is not None and not 0 <= row < len(known.query)):
             raise FewviewError("there is no such view or sample")
-        mask = np.array(known.query.mask)
+        usual, before = np.array(known.query.mask), known.rows
+        usual[:, [known.query.view_names.index(view) for view in everywhere]] = False
+        mask = usual.copy()
         places = [known.query.view_names.index(view) for view in off]
         rows = slice(None) if row is None else [row]
         mask[rows, places] = False
         bare = np.flatnonzero(~mask.any(axis=1))
         if row is not None and row in bare:
             raise FewviewError("the sample has no other view; leave one on")
-        mask[bare] = known.query.mask[bare]
+        for some in (usual, mask):
+            some[~some.any(axis=1)] = known.query.mask[~some.any(axis=1)]
         with self._lock:
             changed = known.query.with_mask(mask)
             (answers, found), notes = _noting(
                 lambda: (known.method.predictions(changed), reasons_for_page(known.method, changed))
             )
-        moved = [k for k, (new, old) in enumerate(zip(answers, known.rows, strict=True))
+            if everywhere:
+                before, _ = _noting(lambda: known.method.predictions(known.query.with_mask(usual)))
+        moved = [k for k, (new, old) in enumerate(zip(answers, before, strict=True))
                  if new["label"] != old["label"]]  # fmt: skip
         out: dict[str, Any] = {"notes": notes, "changed": len(moved), "total": len(answers)}
         if row is None:
             html = shown_predictions(known.method, answers, found, known.labels).markup()
             return out | {"html": html, "bare": len(bare)}
-        new, old = answers[row], known.rows[row]
+        new, old = answers[row], before[row]
         p = {k: (new[k], old[k]) for k in new if k.startswith("p_")}
         return out | {
             "label": str(new["label"]), "before": str(old["label"]),

@@ -36,17 +36,20 @@ def _environment() -> Environment:
     )
 
 
-def make_page(template: str, scripts: tuple[str, ...] = ("samples.js",), **values: Any) -> str:
+def make_page(
+    template: str, scripts: tuple[str, ...] = ("sorting.js", "samples.js"), **values: Any
+) -> str:
     """A page from a template, with the scripts that it runs."""
     environment = _environment()
     assert environment.loader is not None
-    texts = [environment.loader.get_source(environment, name)[0] for name in scripts]
+    sources = (environment.loader.get_source(environment, name)[0] for name in scripts)
+    script = "\n".join(sources)
     return environment.get_template(template).render(
         palette=PALETTE,
         marks=Markup(STYLE),
-        scripts=[Markup(text) for text in texts],
-        # What the policy knows scripts by; no other script runs.
-        policy=Markup(" ".join(f"'sha256-{_digest(text)}'" for text in texts) or "'none'"),
+        script=Markup(script),
+        # What the policy knows the script by; no other one runs.
+        policy=Markup(f"'sha256-{_digest(script)}'" if script else "'none'"),
         **values,
     )
 

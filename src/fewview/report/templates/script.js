@@ -7,37 +7,10 @@
     return node;
   };
 
-  // Sorting: a column's name is a button; numbers by value, text by the rules of the language.
-  const key = (row, column, number) => {
-    const cell = row.cells[column];
-    if (!number) return cell.textContent;
-    const value = parseFloat(cell.dataset.v ?? cell.textContent);
-    return Number.isNaN(value) ? null : value;
-  };
   for (const table of all("table")) {
-    const heads = all("thead th", table);
-    heads.forEach((head, column) => {
-      const button = head.querySelector("button");
-      if (!button) return;
-      button.addEventListener("click", () => {
-        const number = head.classList.contains("n");
-        const before = head.getAttribute("aria-sort");
-        // The first press shows the largest numbers first, and text from a to z.
-        const order = before === "none" ? (number ? "descending" : "ascending")
-          : before === "ascending" ? "descending" : "ascending";
-        heads.forEach((other) => other.hasAttribute("aria-sort") && other.setAttribute("aria-sort", "none"));
-        head.setAttribute("aria-sort", order);
-        const sign = order === "ascending" ? 1 : -1;
-        const body = table.tBodies[0];
-        const rows = Array.from(body.rows).map((row) => [key(row, column, number), row]);
-        rows.sort(([a], [b]) => {
-          if (a === null || b === null) return (a === null) - (b === null);
-          return sign * (number ? a - b : a.localeCompare(b));
-        });
-        body.append(...rows.map(([, row]) => row));
-        state.sort = `${table.id}.${column}.${order}`;
-        remember();
-      });
+    fewviewSort(table, (column, order) => {
+      state.sort = `${table.id}.${column}.${order}`;
+      remember();
     });
   }
 
@@ -152,6 +125,21 @@
     const row = box.closest("tr");
     row.addEventListener("pointerenter", () => choose(box.dataset.m));
     row.addEventListener("focusin", () => choose(box.dataset.m));
+  }
+  for (const table of all("#leaders table")) {
+    const row = make("p", { className: "tools" }, "Show");
+    for (const [name, count] of [["all", Infinity], ["the best three", 3], ["none", 0]]) {
+      const button = make("button", { type: "button", textContent: name });
+      button.addEventListener("click", () => {
+        const order = [...new Set(boxes.map((box) => box.dataset.m))];
+        state.off = new Set(order.slice(count));
+        if (state.off.has(state.pick)) state.pick = order[0];
+        show();
+        remember();
+      });
+      row.append(button);
+    }
+    table.closest(".scroll").before(row);
   }
   for (const box of all("input[data-when]")) {
     box.addEventListener("change", () => {

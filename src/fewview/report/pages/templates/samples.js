@@ -12,23 +12,7 @@ const fewviewSamples = (root) => {
     const button = event.target.closest("button.open");
     if (button) open(button, button.getAttribute("aria-expanded") !== "true");
   });
-  const heads = all("thead th", table).filter((head) => head.closest("table") === table);
-  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
-    const number = head.classList.contains("n");
-    const before = head.getAttribute("aria-sort");
-    const order = before === "none" ? (number ? "descending" : "ascending")
-      : before === "ascending" ? "descending" : "ascending";
-    heads.forEach((other) => other.setAttribute("aria-sort", "none"));
-    head.setAttribute("aria-sort", order);
-    const value = (body) => {
-      const cell = body.rows[0].cells[column];
-      return number ? parseFloat(cell.dataset.v ?? cell.textContent) : cell.textContent;
-    };
-    const sign = order === "ascending" ? 1 : -1;
-    const bodies = Array.from(table.tBodies).map((body) => [value(body), body]);
-    bodies.sort(([a], [b]) => sign * (number ? a - b : a.localeCompare(b, undefined, { numeric: true })));
-    table.append(...bodies.map(([, body]) => body));
-  }));
+  fewviewSort(table);
   const form = root.querySelector("form.filters");
   const bodies = Array.from(table.tBodies);
   const texts = new Map(bodies.map((body) => [body, body.rows[0].textContent.toLowerCase()]));

@@ -61,10 +61,11 @@
       item.append(away);
       return item;
     }));
-    options(one("labels"), seen.columns, "the usual place");
-    options(one("key"), seen.columns, "the usual column");
+    options(one("labels"), seen.columns, "found by itself");
+    options(one("key"), seen.columns, "found by itself");
     complain(one("error"), seen.error, seen.excerpt);
-    one("told").textContent = seen.html ? seen.roles : "";
+    one("told").textContent = seen.html ? `${seen.files.length} ${seen.files.length === 1 ? "file" : "files"} read.` : "";
+    one("reading").hidden = !seen.files.length;
     one("notes").replaceChildren(...(seen.notes ?? []).map(([note, place]) => {
       const item = make("li", note);
       item.insertAdjacentHTML("beforeend", place);
@@ -171,9 +172,9 @@
     put(result.html);
     one("answers-title").scrollIntoView();
   };
+  const switched = () => Array.from(one("off").querySelectorAll("input:not(:checked)"), (box) => box.value);
   const everywhere = async () => {
-    const boxes = Array.from(one("off").querySelectorAll("input"));
-    const off = boxes.filter((box) => !box.checked).map((box) => box.value);
+    const off = switched();
     try {
       const found = await ask("what-if", { off });
       put(found.html);
@@ -200,7 +201,7 @@
         const off = boxes.filter((other) => !other.checked && !other.disabled).map((other) => other.value);
         if (!off.length) { verdict.textContent = ""; reasons.replaceChildren(...before); return; }
         try {
-          const found = await ask("what-if", { row, off });
+          const found = await ask("what-if", { row, off, everywhere: switched() });
           verdict.textContent = found.label === found.before
             ? `Still ${found.label}: ${percent(found.probability)}, was ${percent(found.was)}.`
             : `Without ${off.join(", ")} the answer is ${found.label} (${percent(found.probability)}) instead of ${found.before} (${percent(found.was)}).`;
