@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fewview.methods.marginal._inverse import cholesky, inverse
 from fewview.methods.marginal._outside import Outside
+from fewview.numerics._tensor_draws import streams, uniform
 
 # Elements of the largest tensor made at once while queries are scored: what stays in the caches of
 # a CPU. A GPU has none to mind; few large pieces keep it busy.
@@ -416,6 +417,14 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     n_patterns = len(evidence.information)
     pair = kind.reshape(n_tasks, 1, way) * n_patterns + evidence.query_pattern[..., None]
     pairs, which = torch.unique(pair.flatten(), return_inverse=True)
+    # A query like the supports of another class, and one of that class like these, are one pair:
+    # numbers drawn for patterns add up to the same.
+    drawn = uniform(streams(torch.zeros(1, dtype=torch.int64), "pairs"), n_patterns, torch.float64)
+    drawn = drawn[0].to(kinds.device)
+    sums = (kinds.double() @ drawn)[pairs // n_patterns] + drawn[pairs % n_patterns]
+    alike, same = torch.unique(sums, return_inverse=True)
+    which = same[which]
+    pairs = pairs.new_zeros(len(alike)).scatter_reduce_(0, same, pairs, "amin", include_self=False)
     out = shift.new_empty(len(shift))
     sizes = torch.bincount(which, minlength=len(pairs))
     # Groups of like size go together, so that little is padded.
