@@ -188,11 +188,15 @@ class Devices:
                 outcome, took = timed(lambda g=grid: run(g), self.device)
                 results = outcome.results.values()
                 learnt = {r.cell.split: r.seconds_base for r in results}
+                by_rate: dict[float, list[float]] = {rate: [] for rate in ETAS}
+                for result in results:
+                    by_rate[result.cell.eta].append(float(result.metrics.accuracy.mean()))
                 total += took
                 self.tell(
                     "table", data=name, method=text, cells=outcome.computed, seconds=took,
                     scoring=sum(r.seconds for r in results), preparing=sum(learnt.values()),
                     accuracy=100 * float(np.mean([r.metrics.accuracy.mean() for r in results])),
+                    rates=" ".join(f"{100 * np.mean(found):.2f}" for found in by_rate.values()),
                     failures=len(outcome.failures),
                 )  # fmt: skip
         self.tell("all tables", sets=len(names), seconds=total)

@@ -234,7 +234,7 @@ def _id_reader(sources: Sequence[Keys], noted: str | None) -> Callable[[Keys], K
     kind = "int" if noted == "none" else noted
     as_text: Callable[[str], Hashable] = str
     if kind is None:
-        plain = {type(value) for keys in sources if keys.lines is None for value in keys.ids}
+        plain = set().union(*(map(type, keys.ids) for keys in sources if keys.lines is None))
         if not any(issubclass(kind, str) for kind in plain):
             as_text = infer(value for keys in sources if keys.lines for value in keys.ids)
 

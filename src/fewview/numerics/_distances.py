@@ -11,6 +11,8 @@ from torch import Tensor
 from fewview.numerics._batch import EpisodeBatch
 
 ROUNDING = 64  # last places
+# Views that are narrower on average are copied side by side: products of narrow ones cost more.
+NARROW = 256
 
 
 def unit_rows(features: Tensor) -> Tensor:
@@ -38,6 +40,8 @@ class MovedUnitRows:
     @classmethod
     def of(cls, views: Sequence[Tensor]) -> MovedUnitRows:
         """Rows at unit length, not moved."""
+        if sum(view.shape[-1] for view in views) < NARROW * len(views):
+            views = [torch.cat(tuple(views), dim=-1)]
         lengths = torch.stack([torch.linalg.vector_norm(view, dim=-1) for view in views], -1)
         length = torch.linalg.vector_norm(lengths, dim=-1, keepdim=True)
         width = sum(view.shape[-1] for view in views)

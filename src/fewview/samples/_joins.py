@@ -14,6 +14,7 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fewview.files._file_contents import Contents, KeyedLabels, Keys, Tables
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
@@ -42,17 +43,22 @@ def join_tables(
     sources = [table.keys for table in given.tables.values()]
     labelled = None if given.labels is None else given.labels.keys
     extra = [keys for keys in (given.order, labelled) if keys is not None]
-    for keys in (*extra, *sources):
-        _check_keys(keys)
-    if not given.trusted:
-        _check_kinds([*sources, *extra])
-        _check_overlap(sources, disjoint)
-    ids = _samples(sources, given.order)
-    place = {value: index for index, value in enumerate(ids)}
+    quick = None if extra else _joined_numbers(sources)
+    if quick is None:
+        for keys in (*extra, *sources):
+            _check_keys(keys)
+        if not given.trusted:
+            _check_kinds([*sources, *extra])
+            _check_overlap(sources, disjoint)
+        ids: Any = _samples(sources, given.order)
+        place = {value: index for index, value in enumerate(ids)}
+        places: list[Any] = [[place[value] for value in keys.ids] for keys in sources]
+    else:
+        (ids, places), place = quick, {}
     blocks: dict[str, FloatArray] = {}
     columns = {view: t.columns for view, t in given.tables.items() if t.columns is not None}
     kinds: dict[str, Columns] = {}
-    for view, table in given.tables.items():
+    for (view, table), rows in zip(given.tables.items(), places, strict=True):
         block, known = table.block, (like or {}).get(view)
         names = table.columns or tuple(map(str, range(block.shape[1])))
         if table.texts or (known and set(names) & {column.name for column in known}):
@@ -63,9 +69,28 @@ def join_tables(
             view, as_float(block), None, partial_rows, columns.get(view), table.keys.rows
         )
         blocks[view] = np.full((len(ids), settled.shape[1]), np.nan, dtype=settled.dtype)
-        blocks[view][[place[value] for value in table.keys.ids]] = settled
+        blocks[view][rows] = settled
     labels = None if given.labels is None else _joined_labels(given.labels, ids, place)
     return Contents(blocks, labels, ids if given.named else None, columns, given.name), kinds
+
+
+def _joined_numbers(sources: Sequence[Keys]) -> tuple[NDArray[np.int64], list[Any]] | None:
+    """The samples of long tables keyed by whole numbers, and where the rows of each belong.
+
+    None where keys are anything else, one occurs twice, or a table shares none with the others:
+    there is something to be told then, or a slower way to be gone.
+    """
+    if not all(keys.ids and {*map(type, keys.ids)} == {int} for keys in sources):
+        return None
+    try:
+        found = [np.array(keys.ids, dtype=np.int64) for keys in sources]
+    except OverflowError:
+        return None
+    ids, counts = np.unique(np.concatenate(found), return_counts=True)
+    places = [np.searchsorted(ids, numbers) for numbers in found]
+    once = all(np.bincount(rows).max() == 1 for rows in places)
+    alone = len(sources) > 1 and any(counts[rows].max() == 1 for rows in places)
+    return None if alone or not once else (ids, places)
 
 
 def _samples(sources: Sequence[Keys], order: Keys | None) -> list[Any]:

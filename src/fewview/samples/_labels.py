@@ -55,6 +55,8 @@ def as_ids(ids: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | Non
     """Make an array of one identifier per sample, all known and different."""
     if ids is None:
         return None
+    if isinstance(ids, np.ndarray) and ids.dtype == np.int64 and _all_different(ids, n_samples):
+        return _tidy(ids)
     try:
         values = _plain_values(ids)
         hash(tuple(values))
@@ -70,6 +72,11 @@ def as_ids(ids: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | Non
     if twice:
         raise FewviewError(f"id {twice[0]!r} occurs more than once; ids must be unique")
     return _tidy(values)
+
+
+def _all_different(numbers: NDArray[np.int64], count: int) -> bool:
+    ordered = np.sort(numbers)
+    return len(ordered) == count and bool((ordered[1:] > ordered[:-1]).all())
 
 
 def encode_labels(
@@ -114,8 +121,12 @@ def rows_text(rows: Iterable[int], ids: NDArray[Any] | None = None) -> str:
     return text if ids is None else f"{text} (id {shorten([ids[row] for row in places])})"
 
 
-def _tidy(values: Sequence[Any]) -> NDArray[Any]:
+def _tidy(values: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
     """Make a read-only array of one plain kind (int, float, bool, str) or else of objects."""
+    if isinstance(values, np.ndarray):
+        array = values.copy()
+        array.flags.writeable = False
+        return array
     kinds = {type(value) for value in values}
     kind = next(iter(kinds)) if len(kinds) == 1 else object
     wanted = {int: "iu", float: "f", bool: "b", str: "U"}.get(kind, "")

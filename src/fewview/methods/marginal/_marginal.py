@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from threading import Lock
 from typing import Any, ClassVar, cast
@@ -28,7 +28,7 @@ from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
 from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._imputer import impute
-from fewview.methods.marginal._model import Kept, predictive_scores
+from fewview.methods.marginal._model import Evidence, Kept, predictive_scores
 from fewview.methods.marginal._outside import (
     DIRECTIONS,
     learn_profile,
@@ -89,10 +89,17 @@ def _question(
     return base.fingerprint, method.key(), str(method.torch_device), asked, given
 
 
-@cached(LRUCache(2), key=lambda state, rank: (id(state), rank), lock=Lock())
+@dataclass(frozen=True)
+class StackedState(State):
+    """Models of several base sets."""
+
+    states: tuple[MarginalState, ...]
+
+
+@cached(LRUCache(16), key=lambda state, rank: (id(state), rank), lock=Lock())
 def _kept(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
     """What batches under one state share; the state is kept too, so that its identity stays its."""
-    return Kept(), state
+    return Kept(room=1 << 23), state
 
 
 def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
@@ -388,7 +395,7 @@ class Marginal(Method):
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
-        state = cast(MarginalState, state)
+        state = cast("MarginalState | StackedState", state)
         if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells(batch):
             # Nearly every row is a pattern of its own, with matrices of its own.
             numbers = torch.arange(batch.n_tasks, device=batch.device)
@@ -396,19 +403,36 @@ class Marginal(Method):
             return torch.cat([self.scores(batch.tasks(part), state) for part in parts])
         # Tasks that lack different views altogether are different models: a view that nobody has
         # must not decide which directions are kept.
-        known = batch.support_mask.any(1) | batch.query_mask.any(1)
-        kinds, kind = torch.unique(known, dim=0, return_inverse=True)
+        models = state.states if isinstance(state, StackedState) else (state,)
+        kinds = batch.support_mask.any(1) | batch.query_mask.any(1)
+        if batch.states is not None:
+            kinds = torch.cat([batch.states[:, None], kinds], dim=1)
+        kinds, kind = torch.unique(kinds, dim=0, return_inverse=True)
         if len(kinds) == 1:
-            return self._scores(batch, state)
+            model = models[0 if batch.states is None else int(kinds[0, 0])]
+            return self._scores([(batch, model)])
+        rows = [(kind == index).nonzero()[:, 0] for index in range(len(kinds))]
+        which = [0] * len(kinds) if batch.states is None else kinds[:, 0].tolist()
+        divided = [(batch.tasks(some), models[k]) for some, k in zip(rows, which, strict=True)]
         out = batch.support[0].new_empty(batch.n_tasks, batch.n_query, batch.way)
-        for index in range(len(kinds)):
-            rows = (kind == index).nonzero()[:, 0]
-            out[rows] = self._scores(batch.tasks(rows), state)
+        out[torch.cat(rows)] = self._scores(divided)
         return out
 
-    def _scores(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:
-        alone = score_alone(batch, state, self._rule, _kept(state, self.rank)[0])
-        return score_together(*alone, state.settings, self._rule)
+    def _scores(self, parts: Sequence[tuple[EpisodeBatch, MarginalState]]) -> Tensor:
+        """Scores of tasks under one model after another; the rounds take all of them together."""
+        found = [
+            score_alone(batch, model, self._rule, _kept(model, self.rank)[0])
+            for batch, model in parts
+        ]
+        evidence, members, scores = zip(*found, strict=True)
+        together = Evidence.join(evidence), torch.cat(members), torch.cat(scores)
+        return score_together(*together, parts[0][1].settings, self._rule)
+
+    def stack(self, states: Sequence[State]) -> StackedState | None:
+        """The models side by side, where their settings are the same."""
+        found = tuple(cast(MarginalState, state) for state in states)
+        alike = all(state.settings == found[0].settings for state in found)
+        return StackedState(found) if alike else None
 
     def scores_alone(self, batch: EpisodeBatch, state: State) -> Tensor:
         """By the supports alone; as for a single query, but for views that no support has."""

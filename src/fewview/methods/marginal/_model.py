@@ -15,16 +15,17 @@ derivative of Z in the weight of the query, at zero: the first-order part of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from fewview.methods.marginal._inverse import cholesky, inverse
 from fewview.methods.marginal._outside import Outside
+from fewview.numerics._tensor_draws import streams, uniform
 
 # Elements of the largest tensor made at once while queries are scored: what stays in the caches of
 # a CPU. A GPU has none to mind; few large pieces keep it busy.
@@ -99,18 +100,23 @@ def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
 class Evidence:
     """What the samples of some tasks say about class means, in prior coordinates."""
 
-    information: Tensor  # A_o of every pattern that occurs, [P, k, k]
+    # A_o of every pattern that occurs, [P, k, k]; of tasks under several models [models, P, k, k].
+    information: Tensor
     support: Tensor  # g of supports, [T, N_S, k]
     query: Tensor  # g of queries, [T, N_Q, k]
     support_pattern: Tensor  # int64 [T, N_S], positions in `information`
     query_pattern: Tensor  # int64 [T, N_Q]
     outside: Outside | None = None  # what directions of the tasks themselves say
     remainder: Tensor | None = None  # scores by what is left over of rows, [T, N_Q, C]
+    sizes: tuple[int, ...] = ()  # tasks of every model, in order; empty of one model
 
     def tasks(self, key: Tensor) -> Evidence:
-        """Return the evidence of some of the tasks."""
+        """Return the evidence of some of the tasks, bool [T]."""
         names = ("support", "query", "support_pattern", "query_pattern")
-        found = {name: getattr(self, name)[key] for name in names}
+        found: dict[str, Any] = {name: getattr(self, name)[key] for name in names}
+        if self.sizes:
+            parts = torch.split(key, list(self.sizes))
+            found["sizes"] = tuple(torch.stack([part.sum() for part in parts]).tolist())
         if self.outside is not None:
             found["outside"] = self.outside.tasks(key)
         if self.remainder is not None:
@@ -119,9 +125,59 @@ class Evidence:
 
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
-        out = members.new_zeros(*members.shape[::2], len(self.information))
+        out = members.new_zeros(*members.shape[::2], self.information.shape[-3])
         index = pattern[:, None].expand(-1, members.shape[2], -1)
         return out.scatter_add_(2, index, members.transpose(1, 2).contiguous())
+
+    def weighed(self, weights: Tensor) -> Tensor:
+        """Sums of A_o for weights of patterns [T, C, P]: [T, C, k k]."""
+        return self._multiplied(weights, self.information.flatten(-2))
+
+    def traces(self, moments: Tensor) -> Tensor:
+        """Traces of products of A_o with moments [T, C, k k]: [T, C, P]."""
+        return self._multiplied(moments, self.information.flatten(-2).mT)
+
+    def _multiplied(self, left: Tensor, tables: Tensor) -> Tensor:
+        """[T, C, n] times the [n, m] of the model of the task."""
+        if not self.sizes:
+            return left @ tables
+        parts = zip(torch.split(left, list(self.sizes)), tables, strict=True)
+        return torch.cat([part @ table for part, table in parts])
+
+    @staticmethod
+    def join(parts: Sequence[Evidence]) -> Evidence:
+        """The evidence of tasks under several models; what some do not have says nothing."""
+        if len(parts) == 1:
+            return parts[0]
+        rank = max(part.support.shape[-1] for part in parts)
+        most = max(len(part.information) for part in parts)
+
+        def padded(tensor: Tensor, *ends: int) -> Tensor:
+            """Zeros at the ends of the last axes."""
+            spare = [end - size for end, size in zip(ends, tensor.shape[-len(ends) :], strict=True)]
+            pad = [number for more in reversed(spare) for number in (0, more)]
+            return torch.nn.functional.pad(tensor, pad)
+
+        outside, remainder = None, None
+        if any(part.outside is not None for part in parts):
+            outside = Outside.join([part.outside or Outside.nothing(part.query, part.support)
+                                    for part in parts])  # fmt: skip
+        if any(part.remainder is not None for part in parts):
+            way = next(p.remainder.shape[-1] for p in parts if p.remainder is not None)
+            remainder = torch.cat(
+                [p.query.new_zeros(*p.query.shape[:2], way) if p.remainder is None else p.remainder
+                 for p in parts]
+            )  # fmt: skip
+        return Evidence(
+            torch.stack([padded(part.information, most, rank, rank) for part in parts]),
+            support=torch.cat([padded(part.support, rank) for part in parts]),
+            query=torch.cat([padded(part.query, rank) for part in parts]),
+            support_pattern=torch.cat([part.support_pattern for part in parts]),
+            query_pattern=torch.cat([part.query_pattern for part in parts]),
+            outside=outside,
+            remainder=remainder,
+            sizes=tuple(len(part.support) for part in parts),
+        )
 
 
 def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
@@ -320,8 +376,7 @@ def posterior(
         counts = counts + evidence.counts(responsibilities, evidence.query_pattern)
         shift = shift + responsibilities.transpose(1, 2) @ evidence.query
     rank = shift.shape[-1]
-    information = evidence.information.flatten(1)
-    precision = (counts.flatten(0, 1) @ information).reshape(*counts.shape[:2], rank, rank)
+    precision = evidence.weighed(counts).reshape(*counts.shape[:2], rank, rank)
     precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
     return Posterior(precision, shift)
 
@@ -337,8 +392,7 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, T
     normaliser = ((mean * belief.shift).sum(-1) - log_size.reshape(mean.shape[:2])) / 2
     flat = mean.flatten(0, 1)
     moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
-    spread = moments.flatten(1) @ evidence.information.flatten(1).T  # [TC, P]
-    spread = spread.reshape(*mean.shape[:2], -1).transpose(1, 2)  # [T, P, C]
+    spread = evidence.traces(moments.reshape(*mean.shape[:2], -1)).transpose(1, 2)  # [T, P, C]
     index = evidence.query_pattern[..., None].expand(-1, -1, mean.shape[1])
     return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2, normaliser
 
@@ -363,6 +417,14 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     n_patterns = len(evidence.information)
     pair = kind.reshape(n_tasks, 1, way) * n_patterns + evidence.query_pattern[..., None]
     pairs, which = torch.unique(pair.flatten(), return_inverse=True)
+    # A query like the supports of another class, and one of that class like these, are one pair:
+    # numbers drawn for patterns add up to the same.
+    drawn = uniform(streams(torch.zeros(1, dtype=torch.int64), "pairs"), n_patterns, torch.float64)
+    drawn = drawn[0].to(kinds.device)
+    sums = (kinds.double() @ drawn)[pairs // n_patterns] + drawn[pairs % n_patterns]
+    alike, same = torch.unique(sums, return_inverse=True)
+    which = same[which]
+    pairs = pairs.new_zeros(len(alike)).scatter_reduce_(0, same, pairs, "amin", include_self=False)
     out = shift.new_empty(len(shift))
     sizes = torch.bincount(which, minlength=len(pairs))
     # Groups of like size go together, so that little is padded.

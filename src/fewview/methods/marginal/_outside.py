@@ -13,7 +13,7 @@ x ~ N(m_c, s_j) and m_c ~ N(0, b_j) around the mean of the task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -104,6 +104,31 @@ class Outside:
     def tasks(self, key: Tensor) -> Outside:
         """The same of some of the tasks."""
         return map_tensors(self, lambda tensor: tensor[key])
+
+    @staticmethod
+    def nothing(query: Tensor, support: Tensor) -> Outside:
+        """No directions, for tasks of samples [T, n, ...]."""
+        s, q = (x.new_zeros(*x.shape[:2], 0) for x in (support, query))
+        return Outside(s, q, s, q, within=q[:, 0], between=q[:, 0])
+
+    @staticmethod
+    def join(parts: Sequence[Outside]) -> Outside:
+        """Of tasks one after another; directions that some lack say nothing."""
+        width = max(part.within.shape[-1] for part in parts)
+        fill = {"within": 1.0, "between": TINY}
+        return Outside(
+            **{
+                item.name: torch.cat(
+                    [
+                        torch.nn.functional.pad(
+                            tensor, (0, width - tensor.shape[-1]), value=fill.get(item.name, 0.0)
+                        )
+                        for tensor in (getattr(part, item.name) for part in parts)
+                    ]
+                )
+                for item in fields(Outside)
+            }
+        )
 
     def belief(self, members: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and variance of class means, [T, C, D], and from supports and weighted queries."""
