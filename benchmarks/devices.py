@@ -188,9 +188,10 @@ class Devices:
                 outcome, took = timed(lambda g=grid: run(g), self.device)
                 results = outcome.results.values()
                 learnt = {r.cell.split: r.seconds_base for r in results}
-                by_rate: dict[float, list[float]] = {rate: [] for rate in ETAS}
-                for result in results:
-                    by_rate[result.cell.eta].append(float(result.metrics.accuracy.mean()))
+                by_rate: dict[float, list[float]] = {}
+                for result in sorted(results, key=lambda result: result.cell.eta):
+                    found = by_rate.setdefault(result.cell.eta, [])
+                    found.append(float(result.metrics.accuracy.mean()))
                 total += took
                 self.tell(
                     "table", data=name, method=text, cells=outcome.computed, seconds=took,
