@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewview.cli._bar import working
 from fewview.cli._declared import DataDir, StoreFile, Wide
 from fewview.cli._text import leads_to, print_table, say, shows
 
@@ -145,7 +146,8 @@ def results(
     found, status = _by_status(found, [text for text in conditions if text not in wanted])
     if compare or diagram:
         current = [result for result in found if status[result.cell.hash] != "stale"]
-        rows, usual = _compare(current, diagram, quiet=not compare)
+        with working("comparing"):
+            rows, usual = _compare(current, diagram, quiet=not compare)
         if not compare:
             return
     else:
@@ -449,14 +451,15 @@ def report(
     from fewview.evaluate._options import store_path
     from fewview.report._page import write_report
 
-    page = write_report(
-        store_path(store),
-        output,
-        where=where or (),
-        title=title,
-        data_dir=data_dir,
-        examples=example_episodes,
-        figures=figures,
-        tell=lambda text: say(text),
-    )
+    with working("making the page"):
+        page = write_report(
+            store_path(store),
+            output,
+            where=where or (),
+            title=title,
+            data_dir=data_dir,
+            examples=example_episodes,
+            figures=figures,
+            tell=lambda text: say(text),
+        )
     print(f"written: {page} ({page.stat().st_size / 1e6:.1f} MB)")
