@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewview.cli._bar import working
 from fewview.cli._declared import DataDir, StoreFile, Wide
 from fewview.cli._text import leads_to, print_table, say, shows
 
@@ -146,6 +145,8 @@ def results(
     found, status = _by_status(found, [text for text in conditions if text not in wanted])
     if compare or diagram:
         current = [result for result in found if status[result.cell.hash] != "stale"]
+        from fewview.cli._bar import working
+
         with working("comparing"):
             rows, usual = _compare(current, diagram, quiet=not compare)
         if not compare:
@@ -448,6 +449,7 @@ def report(
     The page needs nothing else: no network, no other files. It reads well on a phone, in print, in
     the dark and with a screen reader.
     """
+    from fewview.cli._bar import working
     from fewview.evaluate._options import store_path
     from fewview.report._page import write_report
 
