@@ -19,7 +19,7 @@ from scipy.io import savemat
 import fewview
 import fewview.datasets._catalogue as catalogue
 from fewview.datasets import get_spec
-from fewview.drawing._looks import COLOURS, looks
+from fewview.drawing._looks import COLOURS, look_of, looks
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._runner import run
 from fewview.paper._beside import compare, make_table, summarise
@@ -909,6 +909,9 @@ def test_methods_look_the_same_everywhere() -> None:
     same = looks(["ugda"])["ugda"]
     assert look("UGDA") == {"color": COLOURS[same.colour], "marker": same.marker}
     assert look("w/o UGDA (Proto)") == look("Proto")
+    dashes = [look(name, line=True)["linestyle"] for name in ("UGDA", "ptmap+ugda")]
+    assert dashes[0] == "-"
+    assert dashes[1] == look_of("ptmap+ugda").line(1.3)["linestyle"] != "-"
 
 
 def test_maps_are_plane_and_the_same_every_time() -> None:

@@ -145,7 +145,10 @@ def results(
     found, status = _by_status(found, [text for text in conditions if text not in wanted])
     if compare or diagram:
         current = [result for result in found if status[result.cell.hash] != "stale"]
-        rows, usual = _compare(current, diagram, quiet=not compare)
+        from fewview.cli._bar import working
+
+        with working("comparing"):
+            rows, usual = _compare(current, diagram, quiet=not compare)
         if not compare:
             return
     else:
@@ -446,17 +449,19 @@ def report(
     The page needs nothing else: no network, no other files. It reads well on a phone, in print, in
     the dark and with a screen reader.
     """
+    from fewview.cli._bar import working
     from fewview.evaluate._options import store_path
     from fewview.report._page import write_report
 
-    page = write_report(
-        store_path(store),
-        output,
-        where=where or (),
-        title=title,
-        data_dir=data_dir,
-        examples=example_episodes,
-        figures=figures,
-        tell=lambda text: say(text),
-    )
+    with working("making the page"):
+        page = write_report(
+            store_path(store),
+            output,
+            where=where or (),
+            title=title,
+            data_dir=data_dir,
+            examples=example_episodes,
+            figures=figures,
+            tell=lambda text: say(text),
+        )
     print(f"written: {page} ({page.stat().st_size / 1e6:.1f} MB)")

@@ -122,7 +122,7 @@ def _base_classes(gathered: Sequence[Gathered], wish: Wish) -> Drawn:
                 continue
             names = ("base_classes", "accuracy", "deviation")
             x, y, band = np.array([[row[name] for row in here] for name in names])
-            x, style = np.log2(x), look(label)
+            x, style = np.log2(x), look(label, line=True)
             axis.plot(x, y, markersize=4, linewidth=1.3, label=label, **style)
             axis.fill_between(x, y - band, y + band, color=style["color"], alpha=0.18, linewidth=0)
         ticks = {np.log2(size): str(size) for size in sizes}
@@ -239,7 +239,7 @@ def _varied(name: str, gathered: Sequence[Gathered], wish: Wish) -> Drawn:
             if here:
                 aside = (0.05 if joined else 0.1) * (k - (len(COMPARED) - 1) / 2)
                 places = [values.index(row["varied"]) + aside for row in here]
-                handles[method] = _line(axis, places, here, look(method), joined)
+                handles[method] = _line(axis, places, here, look(method, line=joined), joined)
         axis.set_xlim(-0.4, len(values) - 0.6)
         _dress(axis, dict(enumerate(study.ticks.values())), dataset, study.x)
     method_legend(figure, handles, len(handles) or 1)

@@ -27,14 +27,15 @@ WIDTH = COLUMNS["double"]  # inches
 SMALL, MEDIUM = 7, 8
 
 
-def look(of: int | str) -> dict[str, Any]:
-    """Colour and mark of a number, or of a method: those of every other chart."""
+def look(of: int | str, line: bool = False) -> dict[str, Any]:
+    """Colour and mark of a number, or of a method: those of every other chart; dashes of a line."""
     if isinstance(of, str):
         of = "proto" if of.endswith("(Proto)") else of
         found = looks([of])[of]
     else:
         found = look_at(of)
-    return {"color": COLOURS[found.colour], "marker": found.marker}
+    style = {"color": COLOURS[found.colour], "marker": found.marker}
+    return style | ({"linestyle": found.line(1.3)["linestyle"]} if line else {})
 
 
 @dataclass(frozen=True, kw_only=True)
