@@ -353,14 +353,18 @@ class EpisodeSampler:
             return dominant_counts(states, share, task.n_query, room)
         counts = np.zeros(chosen.shape, dtype=np.int64)
         first = counts
-        open_tasks = np.arange(len(seeds))
-        for attempt in range(MAX_REDRAWS):
-            states = combine(seeds[open_tasks], stream_key("query counts", attempt))
-            counts[open_tasks] = dirichlet_counts(states, alpha, task.way, task.n_query)
+        open_tasks, attempt = np.arange(len(seeds)), 0
+        while open_tasks.size and attempt < MAX_REDRAWS:
+            # One draw, then two more, four: small classes take hundreds.
+            tries = range(attempt, min(2 * attempt + 1, MAX_REDRAWS))
+            keys = [stream_key("query counts", number) for number in tries]
+            states = np.concatenate([combine(seeds[open_tasks], key) for key in keys])
+            drawn = dirichlet_counts(states, alpha, task.way, task.n_query)
+            drawn = drawn.reshape(len(tries), len(open_tasks), task.way)
+            fits = (drawn <= room[open_tasks]).all(axis=2)
+            counts[open_tasks] = drawn[fits.argmax(axis=0), np.arange(len(open_tasks))]
             first = counts.copy() if attempt == 0 else first
-            open_tasks = open_tasks[(counts[open_tasks] > room[open_tasks]).any(axis=1)]
-            if not open_tasks.size:
-                break
+            open_tasks, attempt = open_tasks[~fits.any(axis=0)], tries.stop
         capped[open_tasks] = True
         counts[capped] = capped_counts(first[capped], room[capped])
         return counts, capped

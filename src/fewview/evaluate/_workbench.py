@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from fewview._version import __version__
 from fewview.engine._method import Method
@@ -47,7 +48,7 @@ from fewview.samples._data import MultiViewData
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
 # Most base sets that are learnt from at once, ahead of the batches that need them.
-AHEAD = 8
+AHEAD = 4
 Choices = dict[str, dict[str, Any]]
 Tell = Callable[[str], None]  # takes messages for people
 
@@ -144,15 +145,21 @@ class Workbench:
         if len(units) < 2:
             yield from map(self._ask, cells)
             return
-        count = max(1, min(AHEAD, (os.cpu_count() or 1) // 2))
-        with ThreadPoolExecutor(count) as pool:
-            waiting = deque(pool.submit(list, map(self._ask, unit)) for unit in units[:count])
-            for unit in [*units[count:], *[None] * count]:
-                if not waiting:
-                    break
-                yield from waiting.popleft().result()
-                if unit is not None:
-                    waiting.append(pool.submit(list, map(self._ask, unit)))
+        cores = os.cpu_count() or 1
+        count = max(1, min(AHEAD, cores // 2))
+        each, usual = max(1, cores // count), torch.get_num_threads()
+        pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(each,))
+        try:
+            with pool, threadpool_limits(each):  # all of them together have the cores
+                waiting = deque(pool.submit(list, map(self._ask, unit)) for unit in units[:count])
+                for unit in [*units[count:], *[None] * count]:
+                    if not waiting:
+                        break
+                    yield from waiting.popleft().result()
+                    if unit is not None:
+                        waiting.append(pool.submit(list, map(self._ask, unit)))
+        finally:
+            torch.set_num_threads(usual)
 
     def panels(self, cells: Sequence[Cell]) -> list[list[Cell]]:
         """Cells that go through batches together, in the order of their first ones.

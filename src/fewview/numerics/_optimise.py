@@ -104,12 +104,13 @@ def minimise_lbfgs(
         falls = now.value - now.best_value > noise
         quiet = torch.where(falls, 0, now.quiet + 1)
         active = now.found & (quiet < 3) & _above(now.best_gradient, now.best_value, tol)
+        full = now.used.shape[1] == history
         return now._replace(
             x=now.best,
             value=now.best_value,
             gradient=now.best_gradient,
-            pairs=torch.cat([now.pairs[:, 2:], pair], dim=1),
-            used=torch.cat([now.used[:, 1:], usable[:, None]], dim=1),
+            pairs=torch.cat([now.pairs[:, 2 * full :], pair], dim=1),
+            used=torch.cat([now.used[:, full:], usable[:, None]], dim=1),
             begun=torch.ones_like(now.begun),
             quiet=quiet,
             active=active & (now.best_value > floor),
@@ -119,9 +120,10 @@ def minimise_lbfgs(
     value, gradient = evaluate(x)
     active = _above(gradient, value, tol) & (value > floor)
     nobody, nothing = torch.zeros_like(active), torch.zeros_like(value)
+    slots = history if x.is_cuda else 0  # graphs have shapes that stay
     now = _Search(
-        x, value, gradient, x.new_zeros(tasks, 2 * history, x.shape[1]),
-        torch.zeros(tasks, history, dtype=torch.bool, device=x.device), nobody,
+        x, value, gradient, x.new_zeros(tasks, 2 * slots, x.shape[1]),
+        torch.zeros(tasks, slots, dtype=torch.bool, device=x.device), nobody,
         torch.zeros_like(active, dtype=torch.int64), active, gradient, nothing, nothing, nothing,
         nothing, x, value, gradient, nobody, nobody,
     )  # fmt: skip
@@ -175,6 +177,8 @@ def _inverse_hessian(gradient: Tensor, pairs: Tensor, used: Tensor) -> Tensor:
         H = c + [S, c Y] [[R^-T (D + c Y'Y) R^-1, -R^-T], [-R^-1, 0]] [S, c Y]'.
     """
     tasks, history = used.shape
+    if not history:
+        return gradient
     products = (pairs @ pairs.mT).double()
     along = (pairs @ gradient[..., None])[..., 0].double().reshape(tasks, history, 2)
     by_step, by_change = along.unbind(-1)

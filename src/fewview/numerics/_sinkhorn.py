@@ -110,11 +110,12 @@ def balanced_softmax(
         open_tasks = error > tol
         if not bool(open_tasks.all()):
             v[todo] = x
-            todo, kernel, x = todo[open_tasks], kernel[open_tasks], x[open_tasks]
-            if not len(todo):
+            left = open_tasks.nonzero()[:, 0]
+            if not len(left):
+                todo, x = todo[:0], x[:0]
                 break
-            sums, plan = sums[open_tasks], plan[open_tasks]
-            swept, error = swept[open_tasks], error[open_tasks]
+            todo, kernel, x = todo[left], kernel[left], x[left]
+            sums, plan, swept, error = sums[left], plan[left], swept[left], error[left]
         wanted = target * (-x / strength).clamp(max=80).exp()
         hessian = torch.diag_embed(sums + wanted / strength) - plan.transpose(1, 2) @ plan
         # Extreme logits make the system singular; the step is then no better and is not kept.
@@ -124,8 +125,9 @@ def balanced_softmax(
         after = (weight * (trial + math.log(target) - sums.log()) - trial).abs().amax(1)
         worse = ~(after < error)
         x = torch.where(worse[:, None], swept, trial)
-        if bool(worse.any()):
-            sums[worse], plan[worse] = _column_sums(kernel[worse], x[worse])
+        again = worse.nonzero()[:, 0]
+        if len(again):
+            sums[again], plan[again] = _column_sums(kernel[again], x[again])
     v[todo] = x
     return torch.log_softmax(logits + v[:, None], dim=-1), v
 

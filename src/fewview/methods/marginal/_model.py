@@ -113,10 +113,12 @@ class Evidence:
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks, bool [T]."""
         names = ("support", "query", "support_pattern", "query_pattern")
-        found: dict[str, Any] = {name: getattr(self, name)[key] for name in names}
+        found: dict[str, Any] = {}
         if self.sizes:
             parts = torch.split(key, list(self.sizes))
             found["sizes"] = tuple(torch.stack([part.sum() for part in parts]).tolist())
+        key = key.nonzero()[:, 0]  # once for all of them
+        found |= {name: getattr(self, name)[key] for name in names}
         if self.outside is not None:
             found["outside"] = self.outside.tasks(key)
         if self.remainder is not None:

@@ -22,6 +22,8 @@ from fewview.samples._data import MultiViewData
 DENSE_SIZE = 600
 # Up to this size products of all features (or of all samples) are formed for that.
 GRAM_SIZE = 4000
+# From this size on a GPU is faster.
+LEAST_SIDE = 256
 FloatArray = NDArray[np.float64]
 
 
@@ -94,10 +96,12 @@ def fit_projection(data: MultiViewData, components: int, device: Any = "cpu") ->
     axes, shifts, centres, spares = [], [], [], []
     for index, block in enumerate(data.views.values()):
         rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
-        found, mean = _principal_axes(rows, components, device)
-        along = ((rows - mean) @ found).var(axis=0) if len(rows) else np.zeros(found.shape[1])
+        mean = rows.mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+        centred = rows - mean
+        constant = np.abs(centred).max(initial=0) <= 1e-12 * np.abs(rows).max(initial=0)
+        found, along = _principal_axes(centred, 0 if constant else components, device)
         spread = along.sum()
-        spares.append(torch.tensor(_spare(rows, along), dtype=torch.float64))
+        spares.append(torch.tensor(_spare(centred, along), dtype=torch.float64))
         centres.append(torch.from_numpy(np.ascontiguousarray(mean)))
         found = found / np.sqrt(spread) if spread > 0 else found
         axes.append(torch.from_numpy(np.ascontiguousarray(found)))
@@ -105,40 +109,39 @@ def fit_projection(data: MultiViewData, components: int, device: Any = "cpu") ->
     return Projection(tuple(axes), tuple(shifts), tuple(centres), tuple(spares))
 
 
-def _spare(rows: FloatArray, along: FloatArray) -> float:
+def _spare(centred: FloatArray, along: FloatArray) -> float:
     """Variance of rows [n, width] in a direction outside their axes, which have variances [c].
 
     Where the axes explain all that base rows differ by (there are few rows), rows of others may
     still lie outside: as far as along the last axis.
     """
-    outside = rows.shape[1] - len(along)
-    if outside == 0 or not len(rows):
+    outside = centred.shape[1] - len(along)
+    if outside == 0 or not len(centred):
         return 0.0
-    rest = float(rows.var(axis=0).sum() - along.sum())
+    rest = float(np.vdot(centred, centred) / len(centred) - along.sum())
     return rest / outside if rest > 1e-9 * along.sum() else float(along.min())
 
 
 def _principal_axes(
-    rows: FloatArray, components: int, device: Any
+    centred: FloatArray, components: int, device: Any
 ) -> tuple[FloatArray, FloatArray]:
-    """Principal axes [width, at most components] of rows [n, width], and their mean [width]."""
-    n, width = rows.shape
-    if n == 0:
-        return np.eye(width, 1), np.zeros(width)
-    mean = rows.mean(axis=0)
-    centred = rows - mean
-    if np.abs(centred).max() <= 1e-12 * np.abs(rows).max():  # constant but for rounding
-        return np.eye(width, 1), mean
+    """Principal axes [width, at most components] of rows [n, width], and the variances along them.
+
+    Without components, and where rows do not differ, the first feature.
+    """
+    n, width = centred.shape
     count = min(components, n, width)
-    values, found = _leading(centred, count, torch.device(device))
-    if len(found) != width:  # of the samples: turned into directions of features
-        found = centred.T @ found / np.sqrt(np.maximum(values, np.finfo(float).tiny))
-    order = np.argsort(-values, kind="stable")[:count]
-    # Directions in which base samples do not differ at all carry rounding errors only.
-    order = order[values[order] > 1e-10 * max(values[order[0]], np.finfo(float).tiny)]
-    if not len(order):
-        return np.eye(width, 1), mean
-    return found[:, order], mean
+    if count:
+        values, found = _leading(centred, count, torch.device(device))
+        order = np.argsort(-values, kind="stable")[:count]
+        # Directions in which base samples do not differ at all carry rounding errors only.
+        order = order[values[order] > 1e-10 * max(values[order[0]], np.finfo(float).tiny)]
+        values, found = values[order], found[:, order]
+        if len(order) and len(found) != width:  # of the samples: directions of features then
+            found = centred.T @ (found / np.sqrt(values))
+        if len(order):
+            return found, values / n
+    return np.eye(width, 1), centred[:, :1].var(axis=0) if n else np.zeros(1)
 
 
 def _leading(
@@ -147,10 +150,10 @@ def _leading(
     """Eigenvalues and eigenvectors, at least the leading ones, of X X' or X' X: the smaller one."""
     n, width = centred.shape
     side = min(n, width)
-    if device.type != "cpu" and side <= GRAM_SIZE:
+    if device.type != "cpu" and LEAST_SIDE <= side <= GRAM_SIZE:
         rows = torch.from_numpy(centred).to(device)
         found = torch.linalg.eigh(rows @ rows.T if n < width else rows.T @ rows)
-        return found[0].cpu().numpy(), found[1].cpu().numpy()
+        return found[0][-count:].cpu().numpy(), found[1][:, -count:].cpu().numpy()
     if side <= max(DENSE_SIZE, 3 * count):
         values, vectors = np.linalg.eigh(centred @ centred.T if n < width else centred.T @ centred)
         return values, vectors

@@ -240,9 +240,9 @@ def _rounds(
         r = log_r.exp()
         moving = (r - before).abs().amax((1, 2)) > SETTLED
         if done == 1.0 and not bool(moving.all()):
+            evidence, moving = evidence.tasks(moving), moving.nonzero()[:, 0]
             open_tasks, r, log_r = open_tasks[moving], r[moving], log_r[moving]
-            evidence, members = evidence.tasks(moving), members[moving]
-            potentials = potentials[moving]
+            members, potentials = members[moving], potentials[moving]
             if not len(open_tasks):
                 break
         weights = settings.temperature * r
