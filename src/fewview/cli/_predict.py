@@ -61,7 +61,6 @@ def predict(
     Where --query has a folder of tables for every part, the table may be larger than memory: the
     output is a folder too, a part after the other, and a run that was stopped goes on.
     """
-    from fewview.cli._bar import working
     from fewview.ground._rows import as_written, by_row, save_columns
 
     asked = SimpleNamespace(**given)
@@ -80,11 +79,10 @@ def predict(
     _tell_unused(clf, samples)
     if asked.sets is not None:
         say("calibrating sets of classes where known classes play new ones; this takes a while")
-    with working("predicting"):
-        columns = clf.prediction_columns(
-            samples, asked.reject, asked.reject_label, alone=asked.alone, sets=asked.sets
-        )
-        reasons = clf.explain(samples.with_labels(None)) if asked.explain else None
+    columns = clf.prediction_columns(
+        samples, asked.reject, asked.reject_label, alone=asked.alone, sets=asked.sets
+    )
+    reasons = clf.explain(samples.with_labels(None)) if asked.explain else None
     save_columns(as_written(columns, form, asked.spreadsheet_safe), target)
     count = len(columns["id"])
     print(f"written: {output} ({count} predictions, {len(clf.classes_)} classes)")
