@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fewview import FewviewWarning, MultiViewData, create, load_model
-from fewview.evaluate._advice import recommend
+from fewview.evaluate._advice import _may_be_chance, recommend
 
 Invoke = Callable[..., tuple[int, str, str]]
 WIDTHS = {"blood": 4, "scan": 6}
@@ -302,6 +302,17 @@ def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     again = invoke("advise", "base", "--methods", "proto,partial-nn", "--splits", "3",
                    "--episodes", "4", "--shot", "2", "-o", "advice")  # fmt: skip
     assert "15 already stored" in again[2]
+
+
+def test_a_lead_is_weighed_against_what_is_known() -> None:
+    """A lead of 4 points with an error of 1 outweighs 3 +- 6; one of 1 with an error of 5 not.
+
+    Two Gaussians: 4 / 1 - 3 / 36 > 0, 1 / 25 - 3 / 36 < 0.
+    """
+    assert not _may_be_chance((4.0 - 3, 4.0 + 3))
+    assert _may_be_chance((1.0 - 15, 1.0 + 15))
+    assert _may_be_chance((float("nan"), float("nan")))  # one division: no interval
+    assert not _may_be_chance(None)  # it is the usual one itself
 
 
 def test_the_recommendation_says_how_sure_it_is() -> None:

@@ -40,6 +40,7 @@ def test_new_classes_are_named_or_have_fewest_samples() -> None:
     assert named.base is not None
     assert named.base.classes.tolist() == list("qrsty")
     numbers = MultiViewData(np.ones((4, 1)), [1, 1, 2, None])
+    assert divide(numbers, ["1.0", "2"]).support.classes.tolist() == [1, 2]
     assert divide(numbers, ["1", "2"]).support.classes.tolist() == [1, 2]
 
 

@@ -217,6 +217,7 @@ def test_shrunk_covariances_by_hand() -> None:
         total=torch.tensor([[16.0, 0, 4], [0, 4, 0], [4, 0, 9]], dtype=torch.float64),
         dims=(2, 1),
         classes=torch.tensor([1e6, 1e6]),
+        rows=torch.tensor([1e6, 1e6]),
     )
     model = moments.shrunk(0.4, 0.5, 1.0)
     # The view's sphere has variance 3: its diagonal becomes 0.4 / 8 of the way to 3.

@@ -159,3 +159,27 @@ def test_kept_empty_cells_count_in_the_length_of_a_row_with_their_mean_squares()
         squares = np.square(before[0, there]).sum() + np.square(before).mean(axis=0)[~there].sum()
         np.testing.assert_allclose(kept[0, there], before[0, there] / np.sqrt(squares))
         assert np.isnan(kept[0, ~there]).all()
+
+
+def test_signs_for_empty_cells_among_numbers() -> None:
+    base = table(x=["1.5", "-", "3"], word=["-", "a", "b"])
+    np.testing.assert_array_equal(base.view("t")[:, 0], [1.5, NAN, 3])
+    assert base.columns["t"] == ("x", "word=-", "word=a", "word=b")  # a word like any other
+    later = MultiViewData({"t": pd.DataFrame({"x": ["*"], "word": ["a"]})}, like=base)
+    np.testing.assert_array_equal(later.view("t"), [[NAN, 0, 1, 0]])
+
+
+def test_dates_with_dots() -> None:
+    found = table(day=["31.12.1969", "2.1.1970"])
+    assert found.view("t")[:, 0].tolist() == [-1, 1]
+    assert learn_column("c", ["31.13.2000"]).kind == "category"
+
+
+def test_dates_beside_whole_numbers_with_gaps() -> None:
+    frame = pd.DataFrame(
+        {"day": pd.to_datetime(["1970-01-02", "1970-01-03"]), "n": pd.array([1, None], "Int64"),
+         "ok": pd.array([True, None], "boolean"), "word": pd.array(["a", None], "string")}
+    )  # fmt: skip
+    for data in (MultiViewData({"t": frame}), MultiViewData.from_frames({"t": frame})):
+        assert data.columns["t"] == ("day", "n", "ok", "word=a")
+        np.testing.assert_array_equal(data.view("t"), [[1, 1, 1, 1], [2, NAN, NAN, NAN]])

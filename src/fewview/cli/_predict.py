@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fewview.cli._declared import Device, Force, Html, takes
+from fewview.cli._declared import takes
 from fewview.cli._fit import read_samples
 from fewview.cli._text import say, shows, suggest
-from fewview.ground._flags import BLOCK, PARTS, READING
+from fewview.ground._flags import BLOCK, PARTS, PREDICT, READING
 
 if TYPE_CHECKING:
+    from fewview.engine._explaining import Explanation
     from fewview.engine._method import Method
     from fewview.evaluate._advice import Advice
     from fewview.evaluate._divided import Divided
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
-@takes({**READING, **BLOCK, **PARTS})
+@takes({**PREDICT, **READING, **BLOCK, **PARTS})
 @shows(
     "fewview predict --data tables/ --labels group --new A,B,C -o predictions.csv",
     "one folder with everything: known classes, a few of A, B and C, and unlabelled samples",
@@ -43,93 +45,7 @@ def predict(
             "--output", "-o", metavar="FILE", help="Predictions: .csv, .json or .parquet."
         ),
     ],
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            help="One folder or file with everything: labelled samples of known and of new "
-            "classes, and unlabelled ones, which are classified into the new classes.",
-        ),
-    ] = None,
-    new: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="With --data: the new classes. Default: those with at most 5 labelled samples.",
-        ),
-    ] = None,
-    seconds: Annotated[
-        float,
-        typer.Option(
-            help="With --data and without --method: after this time no other method is tried."
-        ),
-    ] = 60.0,
-    query: Annotated[str | None, typer.Option(metavar="DATA", help="Samples to classify.")] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="FILE", help="What 'fewview fit' wrote.")
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of --model: a method that works without base classes; with --data, the "
-            "method to use instead of the best one."
-        ),
-    ] = None,
-    support: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="A few labelled samples of every new class."),
-    ] = None,
-    reject: Annotated[
-        float | None,
-        typer.Option(
-            help="Call queries that look like none of the classes unknown; the number is the "
-            "share of known ones that may be rejected by mistake, such as 0.05."
-        ),
-    ] = None,
-    reject_label: Annotated[
-        str, typer.Option(help="What rejected queries are called.")
-    ] = "unknown",
-    classes: Annotated[
-        str,
-        typer.Option(
-            metavar="new|all",
-            help="What samples may be: of the new classes, or of all, the base classes too.",
-        ),
-    ] = "new",
-    sets: Annotated[
-        float | None,
-        typer.Option(
-            help="Add the column set: the classes that hold the true one with this probability, "
-            "such as 0.9; with --model, of 'fewview fit --sets'."
-        ),
-    ] = None,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.",
-        ),
-    ] = False,
-    html: Html = None,
-    alone: Annotated[
-        bool,
-        typer.Option(
-            "--alone",
-            help="Add the column probability_alone for every method that looks at queries "
-            "together; marginal has it anyway, others take one more pass per query.",
-        ),
-    ] = False,
-    spreadsheet_safe: Annotated[
-        bool,
-        typer.Option(
-            "--spreadsheet-safe",
-            help="Put an apostrophe before texts that a spreadsheet would take for a formula "
-            "(=, +, -, @); only in .csv.",
-        ),
-    ] = False,
-    device: Device = "cpu",
-    force: Force = False,
-    **reading: Any,
+    **given: Any,
 ) -> None:
     """Classify samples and write labels with probabilities.
 
@@ -145,38 +61,29 @@ def predict(
     Where --query has a folder of tables for every part, the table may be larger than memory: the
     output is a folder too, a part after the other, and a run that was stopped goes on.
     """
-    from fewview.ground._rows import as_written, by_row, save, save_columns
-    from fewview.ground._whole_files import check_output, refuse_inputs
+    from fewview.ground._rows import as_written, by_row, save_columns
 
-    if sets is not None and classes == "all":
-        _refuse("--sets is for new classes alone: leave out --sets or --classes all")
-    target = Path(output)
-    form = FORMATS.get(target.suffix.lower())
-    if form is None:
-        _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
-    parted = _check_parted(query, reading, explain or html is not None)
-    for place in (output, html):
-        if place is not None:
-            (refuse_inputs if parted else check_output)(place, [data, model, support, query], force)
-    if parted:
-        asked = {"reject": reject, "reject_label": reject_label, "alone": alone, "sets": sets,
-                 "safe": spreadsheet_safe, "device": device}  # fmt: skip
-        _predict_parts(model, method, support, str(query), target, classes, reading, asked)
+    asked = SimpleNamespace(**given)
+    reading = {name: given[name] for name in READING}
+    target, form = Path(output), _checked(output, asked)
+    if _is_parted(asked):
+        _predict_parts(target, asked, reading)
         return
-    reading = {name: reading[name] for name in READING}
     advice = divided = None
-    if data is not None:
-        if model or support or query:
-            _refuse("--data holds everything; leave out --model, --support and --query")
-        clf, divided, advice = _from_one_table(data, new, method, seconds, classes, device, reading)
+    if asked.data is not None:
+        clf, divided, advice = _from_one_table(asked, reading)
         samples = divided.query
     else:
-        clf, samples = _from_parts(model, method, support, query, reject, classes, device, reading)
-    samples = samples.like(clf.prepared_.reference, query or "queries")
+        clf, samples = _from_parts(asked, reading)
+    samples = samples.like(clf.prepared_.reference, asked.query or "queries")
     _tell_unused(clf, samples)
-    columns = clf.prediction_columns(samples, reject, reject_label, alone=alone, sets=sets)
-    reasons = clf.explain(samples.with_labels(None)) if explain else None
-    save_columns(as_written(columns, form, spreadsheet_safe), target)
+    if asked.sets is not None:
+        say("calibrating sets of classes where known classes play new ones; this takes a while")
+    columns = clf.prediction_columns(
+        samples, asked.reject, asked.reject_label, alone=asked.alone, sets=asked.sets
+    )
+    reasons = clf.explain(samples.with_labels(None)) if asked.explain else None
+    save_columns(as_written(columns, form, asked.spreadsheet_safe), target)
     count = len(columns["id"])
     print(f"written: {output} ({count} predictions, {len(clf.classes_)} classes)")
     expected = ""
@@ -186,21 +93,45 @@ def predict(
         classes_of = zip(*(columns[f"p_{label}"] for label in clf.classes_.tolist()), strict=True)
         best = [max(row) for row in classes_of]
         sure = sum(best) / len(best)
-        expected = expectation(advice, divided, sure, given=method is not None)
-    if html is not None:
-        _write_page(html, clf, samples, by_row(columns), alone, expected)
+        expected = expectation(advice, divided, sure, given=asked.method is not None)
+    if asked.html is not None:
+        _write_page(asked.html, clf, samples, by_row(columns), asked.alone, expected)
     if reasons is not None:
-        table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
-        lines = reasons.rows()
-        save(lines, list(lines[0]) if lines else [], "csv", table)
-        reasons.save(picture)
-        print(f"written: {table}")
-        print(f"written: {picture}")
-    _tell_accuracy(columns, samples, clf.classes_.tolist(), reject is not None)
+        _write_reasons(reasons, target)
+    _tell_accuracy(columns, samples, clf.classes_.tolist(), asked.reject is not None)
     if expected:
         say(expected)
-    if not explain and html is None:
+    if not asked.explain and asked.html is None:
         suggest("the same with --explain, for the reasons behind every prediction")
+
+
+def _checked(output: str, asked: SimpleNamespace) -> str:
+    """Refuse what does not go together before anything is computed; the format of the output."""
+    from fewview.ground._whole_files import check_output, refuse_inputs
+
+    if asked.sets is not None and asked.classes == "all":
+        _refuse("--sets is for new classes alone: leave out --sets or --classes all")
+    form = FORMATS.get(Path(output).suffix.lower())
+    if form is None:
+        _refuse(f"{output}: write predictions as {', '.join(FORMATS)}")
+    check = refuse_inputs if _is_parted(asked) else check_output
+    for place in (output, asked.html):
+        if place is not None:
+            check(place, [asked.data, asked.model, asked.support, asked.query], asked.force)
+    if asked.data is not None and (asked.model or asked.support or asked.query):
+        _refuse("--data holds everything; leave out --model, --support and --query")
+    return form
+
+
+def _write_reasons(reasons: Explanation, target: Path) -> None:
+    from fewview.ground._rows import save
+
+    table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
+    lines = reasons.rows()
+    save(lines, list(lines[0]) if lines else [], "csv", table)
+    reasons.save(picture)
+    print(f"written: {table}")
+    print(f"written: {picture}")
 
 
 def _write_page(
@@ -223,24 +154,18 @@ def _write_page(
 
 
 def _from_one_table(
-    data: str,
-    new: str | None,
-    method: str | None,
-    seconds: float,
-    classes: str,
-    device: str,
-    reading: dict[str, Any],
+    asked: SimpleNamespace, reading: dict[str, Any]
 ) -> tuple[Method, Divided, Advice | None]:
     """Divide one table, choose a method in the time given, and fit it."""
-    from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from fewview.cli._bar import make_progress
+    from fewview.cli._bar import make_progress, working
     from fewview.evaluate._divided import choose_method, divide, fit_divided, usual_method
 
-    samples = read_samples(data, **reading)
+    samples = read_samples(asked.data, **reading)
     say(f"{samples}")
-    parts = divide(samples, None if new is None else [name.strip() for name in new.split(",")])
+    new = None if asked.new is None else [name.strip() for name in asked.new.split(",")]
+    parts = divide(samples, new)
     known = "no known classes" if parts.base is None else (
         f"{len(parts.base.classes)} known classes with {len(parts.base)} samples"
     )  # fmt: skip
@@ -250,95 +175,79 @@ def _from_one_table(
         f"{', which have the fewest (--new names others)' if parts.guessed else ''}; "
         f"{len(parts.query)} samples to predict"
     )
-    advice = None
+    advice, method = None, asked.method
     if method is None:
-        say(f"trying methods on known classes; no new one is begun after {seconds:.0f} s")
+        say(f"trying methods on known classes; no new one is begun after {asked.seconds:.0f} s")
         with TemporaryDirectory() as folder:
             store = str(Path(folder) / "results.sqlite")
-            advice, remark = choose_method(parts, seconds, store, make_progress())
+            advice, remark = choose_method(parts, asked.seconds, store, make_progress())
         if remark:
             say(remark)
         method = usual_method(parts) if advice is None else advice.method
         say(f"method: {method}" if advice is None else advice.sentence)
-    clf = fit_divided(parts, method, device, classes=classes)
+    say(f"learning from all of them with {method}")
+    with working(f"fitting {method}"):
+        clf = fit_divided(parts, method, asked.device, classes=asked.classes)
     _tell_empty(clf, parts.query, "the supports" if parts.base is None else "the known classes")
     return clf, parts, advice
 
 
-def _from_parts(
-    model: str | None,
-    method: str | None,
-    support: str | None,
-    query: str | None,
-    reject: float | None,
-    classes: str,
-    device: str,
-    reading: dict[str, Any],
-) -> tuple[Method, MultiViewData]:
+def _from_parts(asked: SimpleNamespace, reading: dict[str, Any]) -> tuple[Method, MultiViewData]:
     """Read a model or make a method, fit it to the supports, and read the queries."""
-    if query is None:
+    if asked.query is None:
         _refuse(
             "give --query with the samples to classify (and --model and --support), or --data with "
             "one folder or file that holds everything"
         )
-    clf = _classifier(model, method, device, reject)
-    supports, samples = _read_supports(clf, support, reading), None
+    clf = _classifier(asked)
+    supports, samples = _read_supports(clf, asked.support, reading), None
     if supports is not None:
         if clf.base is None:
-            samples = _read_queries(query, reading)
+            samples = _read_queries(asked.query, reading)
             supports, samples = _read_alike(supports, samples)
-        clf.fit(supports, classes=classes)
+        clf.fit(supports, classes=asked.classes)
     if samples is None:
-        samples = _read_queries(query, reading, clf.prepared_.reference)
+        samples = _read_queries(asked.query, reading, clf.prepared_.reference)
     _tell_empty(clf, samples, "the supports" if clf.base is None else "the base set")
     return clf, samples
 
 
-def _check_parted(query: str | None, reading: dict[str, Any], explain: bool) -> bool:
+def _is_parted(asked: SimpleNamespace) -> bool:
     """Whether queries come in parts; what goes with parts alone is refused elsewhere."""
     from fewview.samples._parts import TableParts
 
-    parted = TableParts.found(query)
-    given = [name for name in ("block", "cluster") if reading[name] is not None]
+    parted = TableParts.found(asked.query)
+    given = [name for name in ("block", "cluster") if getattr(asked, name) is not None]
     if given and not parted:
         _refuse(
             f"--{given[0]} is for queries in parts: a folder --query that has a folder of tables "
             "for every part"
         )
-    if parted and explain:
+    if parted and (asked.explain or asked.html is not None):
         _refuse(
             "--explain and --html are for queries that fit into memory; give some by themselves"
         )
     return parted
 
 
-def _predict_parts(
-    model: str | None,
-    method: str | None,
-    support: str | None,
-    query: str,
-    target: Path,
-    classes: str,
-    reading: dict[str, Any],
-    asked: dict[str, Any],
-) -> None:
+def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]) -> None:
     """Fit to the supports, and answer queries part by part."""
     from fewview.cli._bar import make_progress
     from fewview.evaluate.parts._larger import predict_parts
     from fewview.samples._parts import TableParts
 
-    how = {name: reading[name] for name in READING}
-    clf = _classifier(model, method, asked["device"], asked["reject"])
-    supports = _read_supports(clf, support, how)
+    clf = _classifier(asked)
+    supports = _read_supports(clf, asked.support, reading)
     if supports is not None:
-        clf.fit(supports, classes=classes)
-    say(f"counting samples of {query}")
+        clf.fit(supports, classes=asked.classes)
+    say(f"counting samples of {asked.query}")
     # Labels of queries are not looked at, and may not be there.
-    table = TableParts.open(query, **{**how, "labels": None})
+    table = TableParts.open(asked.query, **{**reading, "labels": None})
     say(f"{table.n_samples} queries in {len(table.folders)} parts")
     rows = predict_parts(
-        clf, table, target, block=reading["block"], jobs=reading["jobs"],
-        cluster=reading["cluster"], progress=make_progress(), **asked,
+        clf, table, target, block=asked.block, jobs=asked.jobs, cluster=asked.cluster,
+        progress=make_progress(), reject=asked.reject, reject_label=asked.reject_label,
+        alone=asked.alone, sets=asked.sets, safe=asked.spreadsheet_safe, device=asked.device,
     )  # fmt: skip
     count = f"{rows} of {table.n_samples} predictions now"
     print(f"written: {target}/ ({count}, {len(clf.classes_)} classes)")
@@ -414,18 +323,19 @@ def _tell_unused(clf: Method, samples: MultiViewData) -> None:
             say(f"view {view!r} is only in the base set, and is not used")
 
 
-def _classifier(model: str | None, method: str | None, device: str, reject: float | None) -> Method:
-    if (model is None) == (method is None):
+def _classifier(asked: SimpleNamespace) -> Method:
+    """Read the model, or make the method; not both, and not neither."""
+    if (asked.model is None) == (asked.method is None):
         _refuse("give either --model FILE (from 'fewview fit') or --method NAME")
-    if model is not None:
+    if asked.model is not None:
         from fewview.engine._method import load_model
 
-        clf = load_model(model, device=device)
+        clf = load_model(asked.model, device=asked.device)
     else:
         from fewview.engine._registry import create
 
-        clf = create(method or "", device=device)
-    if reject is not None and clf.base is None:
+        clf = create(asked.method, device=asked.device)
+    if asked.reject is not None and clf.base is None:
         _refuse(
             "--reject: a threshold for rejecting is set on base classes and there are none; give "
             "--model with what 'fewview fit' learnt from some"

@@ -20,6 +20,7 @@ from fewview.engine._registry import create
 from fewview.evaluate._advice import Advice, give_advice
 from fewview.evaluate._progress import Progress
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
+from fewview.ground._words import number_text
 from fewview.samples._data import MultiViewData
 
 # Classes with so few labelled samples are new, where nobody says which are.
@@ -114,12 +115,21 @@ def _few(sizes: dict[object, int]) -> list[object]:
 
 def _named(sizes: dict[object, int], new: Sequence[str]) -> list[object]:
     known = {str(label): label for label in sizes}
+    new = [name if name in known else _as_whole(name) for name in new]
     for name in new:
         if name not in known:
             near = get_close_matches(name, list(known), n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the classes are {_counted(sizes)}"
             raise FewviewError(f"--new {name}: no labelled sample is of this class; {hint}")
     return [known[name] for name in dict.fromkeys(new)]
+
+
+def _as_whole(name: str) -> str:
+    """4 for 4.0, as labels are read."""
+    try:
+        return number_text(float(name))
+    except (ValueError, OverflowError):
+        return name
 
 
 def _counted(sizes: dict[object, int]) -> str:

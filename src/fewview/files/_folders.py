@@ -22,6 +22,7 @@ from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Key
 from fewview.files._guarded import kept_reader
 from fewview.files._kinds import UNFIT, Note, from_text, infer, kind_of, label_kind
 from fewview.files._tables import (
+    NUMBERED,
     TABLES,
     RawTable,
     csv_header,
@@ -38,7 +39,7 @@ RESERVED = ("labels", "ids")
 
 
 def read_folder(path: Path, labels: str | None, key: str | None = None) -> Tables:
-    """Read a folder with one table per view.
+    """Read a folder with one table per view, or one table.
 
     `labels` is the column that holds them, by default `label`: of the label file where there is
     one, else of the tables. `key` is the column that identifies a sample, by default `id` or one
@@ -75,7 +76,7 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
         found = KeyedLabels(typed(keyed[0]), _labels(*keyed, kind))
     known = note.ids is not None
     tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in raw}
-    name = path.resolve().name or None
+    name = (path.stem if path.is_file() else path.resolve().name) or None
     return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
 
 
@@ -115,7 +116,13 @@ def _find_key(files: Sequence[Path]) -> str:
     if len(csv_files) < len(files) or all(DEFAULT_KEY in header for header in headers):
         return DEFAULT_KEY
     if len(files) < 2:  # any feature may differ in every row
-        return DEFAULT_KEY
+        warnings.warn(
+            "no column 'id'; samples are told apart by the number of their row (name a column with "
+            "--key)",
+            FewviewWarning,
+            stacklevel=6,
+        )
+        return NUMBERED
     shared = [name for name in headers[0] if all(name in header for header in headers[1:])]
     for name in shared:
         found = [read_columns(file, None, name)[0].ids for file in csv_files]
@@ -197,7 +204,9 @@ def _taken_out(
 
 
 def _table_files(folder: Path) -> dict[str, Path]:
-    """Find the tables of a folder: name without ending -> file."""
+    """Find the tables of a folder: name without ending -> file; one table is itself."""
+    if folder.is_file():
+        return {"table" if folder.stem in RESERVED else folder.stem: folder}
     files: dict[str, Path] = {}
     for entry in sorted(folder.iterdir()):
         if entry.suffix.lower() not in TABLES or entry.name.startswith(".") or entry.is_dir():

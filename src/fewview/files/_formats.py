@@ -43,7 +43,7 @@ def read_contents(
 ) -> Contents | Tables:
     """Read a file, or a folder of tables; `MultiViewData.read` puts its name into messages."""
     suffix = path.suffix.lower()
-    if path.is_dir():
+    if path.is_dir() or (path.is_file() and suffix in TABLES and suffix != ".npy"):
         return read_folder(path, labels, key)
     if not path.exists():
         raise FewviewError("no such file or folder; check the path")
@@ -54,9 +54,7 @@ def read_contents(
     if suffix in _READERS:
         return _READERS[suffix](path, labels)
     if suffix in TABLES:
-        raise FewviewError(
-            "one table is one view; give the folder that holds a table for every view"
-        )
+        raise FewviewError("an array has no ids; give the folder that holds it, with ids.csv")
     raise FewviewError(_unsupported(suffix))
 
 

@@ -1,5 +1,8 @@
 """One table: its keys and its numbers, from a `.csv`, `.parquet` or `.npy` file and back.
 
+Cells of a csv file are separated by commas, or by semicolons or tabs, as spreadsheets write them
+where commas are decimal points; then 3,5 is a number.
+
 Parquet is a foreign binary format and is read in a process of its own (`_guarded.py`). Keys from
 csv files, which have `lines`, are texts that are still to be understood.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -26,6 +30,10 @@ from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._words import MISSING, Texts, split_cells
 
 TABLES = (".csv", ".parquet", ".npy")
+# The key of a table whose rows have no names: they are numbered.
+NUMBERED = "(number of the row)"
+# Numbers as they are written where cells are not separated by commas.
+DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 # Columns of words, by their place.
 Worded = dict[int, Texts]
 # Keys (None for plain arrays), numbers [rows, width], names of columns where they have some, and
@@ -67,7 +75,7 @@ def read_columns(file: Path, other: str | None, key: str = DEFAULT_KEY) -> tuple
         if file.suffix.lower() == ".parquet":
             content = _read_parquet(file, other, key)
             return Keys(file.name, _listed(content["ids"])), _listed(content["values"])
-        lines = _csv_lines(file)
+        lines = _csv_lines(file, key)
         _, header = next(lines)
         place = _place(header, key)
         second = None if other is None else _place(header, other)
@@ -96,21 +104,28 @@ def _place(header: Sequence[str], name: str) -> int:
         if name == DEFAULT_KEY
         else "name another with --key or --labels"
     )
-    for separator, called in ((";", "semicolons"), ("\t", "tabs")):
-        if len(header) == 1 and separator in header[0]:
-            advice = f"the file seems to be separated by {called}, save it with commas"
     raise FewviewError(f"no column {name!r} (it has {shorten(map(repr, header))}); {advice}")
 
 
-def _csv_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and cells, the header first; every line is as long as the header."""
-    width = None
+def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and cells, the header first; every line is as long as the header.
+
+    Where the key is `NUMBERED`, numbers of rows are put before the cells.
+    """
+    width, count = None, 0
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.reader(stream, strict=True)
+            separator = _separator(stream.readline())
+            stream.seek(0)
+            reader = csv.reader(stream, strict=True, delimiter=separator)
             for cells in reader:
                 if not cells:
                     continue  # a blank line
+                if separator != ",":
+                    cells = [_with_point(cell) for cell in cells]
+                if key == NUMBERED:
+                    cells.insert(0, NUMBERED if width is None else str(count))
+                    count += width is not None
                 if width is None:
                     width = len(cells)
                 if len(cells) != width:
@@ -129,10 +144,23 @@ def _csv_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
         raise FewviewError("the file is empty; it needs a line with column names")
 
 
+def _separator(line: str) -> str:
+    """What separates the names of columns: the sign that occurs most outside quotes."""
+    bare = re.sub(r'"[^"]*"', "", line)
+    return max(",;\t", key=bare.count)
+
+
+def _with_point(cell: str) -> str:
+    """A cell with a decimal comma with a point in its place."""
+    if "," in cell and DECIMAL_COMMA.fullmatch(cell.strip()):
+        return cell.replace(".", "").replace(",", ".")
+    return cell
+
+
 def _read_csv_table(
     file: Path, dtype: str | None, key: str
 ) -> tuple[Keys, NDArray[Any], tuple[str, ...], Worded]:
-    lines = _csv_lines(file)
+    lines = _csv_lines(file, key)
     _, header = next(lines)
     place = _place(header, key)
     columns = header[:place] + header[place + 1 :]
@@ -145,7 +173,7 @@ def _read_csv_table(
         ids.append(cells.pop(place))
         rows.append(np.array(_floats(cells, worded), dtype=np.float64))
     block: NDArray[Any] = np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
-    texts = _texts(file, place, worded) if worded else {}
+    texts = _texts(file, key, place, worded) if worded else {}
     if dtype != "float64":
         with np.errstate(over="ignore"):
             narrow = block.astype(np.float32)
@@ -154,9 +182,9 @@ def _read_csv_table(
     return Keys(file.name, ids, numbers), block, tuple(columns), texts
 
 
-def _texts(file: Path, place: int, worded: set[int]) -> Worded:
+def _texts(file: Path, key: str, place: int, worded: set[int]) -> Worded:
     """Read once more what columns of words hold; `place` is that of the key."""
-    lines = _csv_lines(file)
+    lines = _csv_lines(file, key)
     next(lines)
     cells = [cells[:place] + cells[place + 1 :] for _, cells in lines]
     return {k: split_cells(row[k] for row in cells)[1] or [] for k in sorted(worded)}

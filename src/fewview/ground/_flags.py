@@ -88,6 +88,61 @@ BLOCK = {
     ),
 }
 
+# Predicting: where samples are, what is asked about them, and how it is written.
+PREDICT = {
+    "data": Option(
+        "One folder or file with everything: labelled samples of known and of new classes, and "
+        "unlabelled ones, which are classified into the new classes.",
+        metavar="DATA",
+    ),
+    "new": Option(
+        "With --data: the new classes. Default: those with at most 5 labelled samples.",
+        metavar="A,B,...",
+    ),
+    "seconds": Option(
+        "With --data and without --method: after this time no other method is tried.", float, 60.0
+    ),
+    "query": Option("Samples to classify.", metavar="DATA"),
+    "model": Option("What 'fewview fit' wrote.", metavar="FILE"),
+    "method": Option(
+        "Instead of --model: a method that works without base classes; with --data, the method to "
+        "use instead of the best one."
+    ),
+    "support": Option("A few labelled samples of every new class.", metavar="DATA"),
+    "reject": Option(
+        "Call queries that look like none of the classes unknown; the number is the share of known "
+        "ones that may be rejected by mistake, such as 0.05.",
+        float,
+    ),
+    "reject_label": Option("What rejected queries are called.", default="unknown"),
+    "classes": Option(
+        "What samples may be: of the new classes, or of all, the base classes too.",
+        default="new",
+        metavar="new|all",
+    ),
+    "sets": Option(
+        "Add the column set: the classes that hold the true one with this probability, such as "
+        "0.9; with --model, of 'fewview fit --sets'.",
+        float,
+    ),
+    "explain": Option(
+        "Write reasons too: NAME.reasons.csv and NAME.reasons.png beside the output.", bool
+    ),
+    "html": HTML,
+    "alone": Option(
+        "Add the column probability_alone for every method that looks at queries together; "
+        "marginal has it anyway, others take one more pass per query.",
+        bool,
+    ),
+    "spreadsheet_safe": Option(
+        "Put an apostrophe before texts that a spreadsheet would take for a formula (=, +, -, @); "
+        "only in .csv.",
+        bool,
+    ),
+    "device": DEVICE,
+    "force": FORCE,
+}
+
 # A benchmark; names are those of the parameters of `make_grid` and `bench`.
 BENCH = {
     "base": Option("Take the base classes from this data set (name or file) instead."),

@@ -11,7 +11,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -32,6 +32,10 @@ WORD_WIDTH = 128
 MOST_CODES = 10
 # Numbers as some people write them; read as words, they would lose their order.
 ODD_NUMBER = re.compile(r"[+-]?(\d+,\d+|\d{1,3}([,_' ]\d{3})+(\.\d+)?|\d+(_\d+)+)")
+# Signs that stand for an empty cell among numbers.
+DASHES = frozenset({"-", "--", "\N{EN DASH}", "\N{EM DASH}", ".", "*"})
+# Dates as day.month.year, which no one writes in another order.
+DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
 TRUTHS = (("no", "yes"), ("false", "true"), ("n", "y"))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Block = NDArray[Any]
@@ -141,6 +145,8 @@ class RawView:
         that are not known.
         """
         if known is None:
+            words = {k: texts for k, texts in self.texts.items() if not self._only_dashes(k)}
+            self = replace(self, texts=words)
             known = tuple(
                 learn_column(name, self.texts[index]) if index in self.texts else Column(name)
                 for index, name in enumerate(self.names)
@@ -164,6 +170,13 @@ class RawView:
                 blocks.append(encode_texts(column, texts, told))
         told.warn()
         return narrowed(np.concatenate(blocks, axis=1)), known
+
+    def _only_dashes(self, index: int) -> bool:
+        """Whether a column has numbers, and signs for empty cells in place of words."""
+        empty = np.isnan(self.block[:, index])
+        words = {self.texts[index][row] for row in np.flatnonzero(empty).tolist()}
+        words -= {None}
+        return bool(words) and words <= DASHES and not empty.all()
 
     def _refuse_mistakes(self, columns: Columns) -> None:
         """Say where a word stands among many different numbers, or a number looks like a word."""
@@ -314,6 +327,8 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
                 out[row] = column.levels.index(text.lower())
             continue
         value = _days(text) if column.kind == "date" else _number(text)
+        if value is None and text in DASHES:
+            continue
         if value is None:
             wanted = "dates such as 2024-05-31" if column.kind == "date" else "numbers"
             raise FewviewError(
@@ -332,7 +347,10 @@ def _number(text: str) -> float | None:
 
 
 def _days(text: str) -> float | None:
-    """Days since 1970 of a date or time in the form 2024-05-31T12:00."""
+    """Days since 1970 of a date or time in the form 2024-05-31T12:00, or a date as 31.5.2024."""
+    if dotted := DOTTED.fullmatch(text):
+        day, month, year = dotted.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}"
     if len(text) < 10 or not text[:4].isdigit() or text[4] != "-":
         return None
     try:

@@ -30,6 +30,8 @@ def frame_tables(
             "from_frames needs a dict of view name -> table with at least one table, such as "
             '{"rna": frame}'
         )
+    import narwhals as nw
+
     tables: dict[str, Table] = {}
     kinds: dict[str, str] = {}
     for view, frame in frames.items():
@@ -39,6 +41,9 @@ def frame_tables(
         keys, features, kinds[where] = _split_key(where, frame, key)
         if not keys.ids:
             raise FewviewError(f"{where}: the table has no rows; drop the view")
+        native = nw.to_native(features, pass_through=True)
+        if nw.dependencies.is_pandas_dataframe(native):
+            features = native  # narwhals makes numbers of dates beside whole numbers with gaps
         try:
             block, columns, texts = as_block(str(view), features)
         except FewviewError:

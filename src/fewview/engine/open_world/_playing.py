@@ -59,13 +59,14 @@ def too_few_classes(n_classes: int, n_large: int = FEWEST_LARGE) -> str:
     """
     if n_classes < FEWEST_CLASSES:
         return (
-            f"rejecting needs at least {FEWEST_CLASSES} base classes that play new ones; this "
-            f"model has {n_classes}"
+            "rejecting, and telling known classes from new ones, needs at least "
+            f"{FEWEST_CLASSES} base classes that play new ones; this model has {n_classes}"
         )
     if n_large < FEWEST_LARGE:
         return (
-            f"rejecting needs at least {FEWEST_LARGE} base classes with {FEWEST_SAMPLES} samples "
-            f"or more; this model has {n_large}"
+            "rejecting, and telling known classes from new ones, needs at least "
+            f"{FEWEST_LARGE} base classes with {FEWEST_SAMPLES} samples or more; this model has "
+            f"{n_large}"
         )
     return ""
 

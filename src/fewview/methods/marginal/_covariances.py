@@ -158,7 +158,7 @@ class MarginalStatistics:
                 explained = m * sums_right.sum(0) + sums_left.sum(0)[:, None] * w - n.sum() * m * w
                 total[block] = (total[block] - explained) / n.sum().clamp(min=1)
         complete = bool((self.counts == own[:, :, None]).all())
-        out = Moments(mean, within, between, total, dims, known.sum(0))
+        out = Moments(mean, within, between, total, dims, known.sum(0), own.sum(0))
         # Moments of pairs of views need not be positive semi-definite.
         return out if complete else out.changed(lambda matrix: _nearest(matrix, dims))
 
@@ -173,6 +173,7 @@ class Moments:
     total: Tensor  # covariance of all samples, [d, d]
     dims: tuple[int, ...]  # components of every view
     classes: Tensor  # how many classes have every view, [V]
+    rows: Tensor  # how many samples have it, [V]
 
     def changed(self, change: Callable[[Tensor], Tensor], **more: Any) -> Moments:
         """The same with every matrix changed."""
@@ -188,12 +189,13 @@ class Moments:
         b D R D, where R are the correlations of all samples, a tenth of the way to none, which tell
         what a class mean in one view says about other views, and D how far class means lie apart
         in every component, see `apart`. A millionth of the total variance keeps S invertible; in a
-        view that hardly varies within any of C classes (categories), S has at least one part in
-        C + 1 of it, since the next class may be the first in which it does. The shrinkage a, the
-        prior b and its detail are from 0 to 1.
+        view that hardly varies within any of C classes (categories), S has at least one part in the
+        geometric mean of C and the number of samples: the next class may be the first in which it
+        does. The shrinkage a, the prior b and its detail are from 0 to 1.
         """
         size, mean = self.block_means(self.total).clamp(min=1e-12), self.block_means(self.within)
-        least = size / (self.classes + 1).repeat_interleave(torch.tensor(self.dims)) - mean
+        count = (self.classes * self.rows).clamp(min=1).sqrt()
+        least = size / count.repeat_interleave(torch.tensor(self.dims)) - mean
         target = (1 - SPHERE) * self.within.diagonal() + SPHERE * mean
         within = _shrink(self.within, shrinkage, target)
         within = within + torch.diag(torch.maximum(1e-6 * size, least))
