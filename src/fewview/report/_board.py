@@ -154,6 +154,11 @@ def write_submission(
     check_writable(path)
     rows, (runs, settings), _ = recorded_rows(gathered, partial(_command, suite))
     texts = {row["label"]: row["method"] for row in rows}
+    if taken := sorted(set(texts) & set(suite.methods)):
+        raise FewviewError(
+            f"the board has a method {taken[0]!r} already; give your class another name and run "
+            "the suite again"
+        )
     content = {
         "kind": KIND, "suite": suite.name, "form": suite.form, "fewview": __version__,
         "note": note,
@@ -342,7 +347,8 @@ def make_board(
         }
         for label in whole
     }
-    return Board(suite, tuple(lines), tuple(settings), lacking, panels)
+    shown = replace(suite, data=tuple(d for d in suite.data if not data or d.name in data))
+    return Board(shown, tuple(lines), tuple(settings), lacking, panels)
 
 
 def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | None, float | None]:

@@ -380,8 +380,8 @@ def paired_t(differences: Float64Array) -> PairedT:
 def _constant(differences: Float64Array) -> NDArray[np.bool_]:
     """Whether all differences of a row are equal but for rounding, and not zero."""
     size = np.abs(differences).max(axis=1)
-    same: NDArray[np.bool_] = np.ptp(differences, axis=1) <= 1e-9 * size
-    return same & (size > 0)
+    same: NDArray[np.bool_] = (np.ptp(differences, axis=1) <= 1e-9 * size) & (size > 0)
+    return same
 
 
 @dataclass(frozen=True)
