@@ -44,11 +44,10 @@ BENCH = """\
 A benchmark draws its tasks itself, supports and queries always in the same order, so it puts
 nothing in order first. This is what another order would do there, in float32. Methods that draw
 random numbers for supports (UGDA's anchors) get other draws at another position, as they would with
-another seed: that is the first column of `ugda` and what is made of it, and in float64 it is the
-same. Orders of queries and classes change rounding alone, in `ugda` grown by its rectification
-(up to 0.05 of a probability in float32, 1e-12 in float64 where it ends by itself). To key UGDA's
-draws by content on this path too would give every recorded number of the reproduction another draw,
-for no user's benefit.
+another seed: that is the first column of `ugda` and what is made of it, and float64 does not
+change it. So do the trees of `concat-hgb`, which draw features class by class. All other changes
+are rounding, in `ugda` grown by its rectification. To key draws by content on this path too would
+give every recorded number of the reproduction another draw, for no user's benefit.
 """
 MIDDLE = """\
 ## The scaling of every method, before and after
@@ -111,7 +110,7 @@ def pages() -> dict[str, str]:
             [[f"`{row[0]}`", *row[1:]] for row in declared["bench"]],
         ),
         "Measured with `python benchmarks/declarations.py` and its option `--bench` "
-        f"({declared['computed']}).\n",
+        f"(last {declared['computed']}).\n",
         MIDDLE,
         scalings(chosen),
         f"Measured with `python benchmarks/scalings.py` ({chosen['computed']}).\n",

@@ -448,7 +448,10 @@ def remarks(board: Board) -> list[str]:
     total = len(board.settings)
     out += [f"{k}: {n} of {total} settings are missing" for k, n in board.lacking.items()]
     if board.lacking:
-        out.append("'fewview suite show --data NAMES' compares all methods on the data sets named")
+        out.append(
+            "'--data NAMES' compares all methods on the data sets named, for instance --data "
+            f"{EMBEDDED}"
+        )
     named = {data for _, data, _ in board.settings}
     out += [f"{one.name}: no results recorded" for one in board.suite.data if one.name not in named]
     return out
