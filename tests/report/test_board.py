@@ -80,6 +80,11 @@ def test_the_suite_is_of_known_things(form: str) -> None:
     assert {shot for _, _, shot in kinds} == {1, 5}
 
 
+def test_every_method_of_the_suite_is_on_the_board() -> None:
+    suite = read_suite("lite")
+    assert set(suite.methods) <= {line.label for line in make_board(suite).lines}
+
+
 def test_lite_is_a_part_of_full() -> None:
     lite, full = read_suite("lite"), read_suite("full")
     assert set(lite.settings) <= set(full.settings)
