@@ -80,6 +80,11 @@ def test_the_suite_is_of_known_things(form: str) -> None:
     assert {shot for _, _, shot in kinds} == {1, 5}
 
 
+def test_every_method_of_the_suite_is_on_the_board() -> None:
+    suite = read_suite("lite")
+    assert set(suite.methods) <= {line.label for line in make_board(suite).lines}
+
+
 def test_lite_is_a_part_of_full() -> None:
     lite, full = read_suite("lite"), read_suite("full")
     assert set(lite.settings) <= set(full.settings)
@@ -217,6 +222,14 @@ def sent(tiny: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "mine.json"
 
 
+def test_a_name_of_the_board_is_refused_before_it_is_sent(tiny: Suite, tmp_path: Path) -> None:
+    (tmp_path / "my file.py").write_text(METHOD.replace("class Mine", "class proto"))
+    gathered, _ = run_suite(tiny, [f"{tmp_path}/my file.py:proto"], store="none")
+    with pytest.raises(FewviewError, match="has a method 'proto' already; give your class another"):
+        write_submission(tiny, gathered, tmp_path / "sent.json")
+    assert not (tmp_path / "sent.json").exists()
+
+
 def test_a_submission_stands_on_the_board(tiny: Suite, sent: Path, tmp_path: Path) -> None:
     record_suite(tiny, run_suite(tiny, [RULE], store="none")[0], tmp_path)
     board = make_board(tiny, tmp_path, [sent])
@@ -304,4 +317,7 @@ def test_commands(tmp_path: Path) -> None:
     assert "--data mnist: fewview-1-lite has digits" in str(unknown.exception)
     none = runner.invoke(app, ["suite", "submit", "--store", str(tmp_path / "none.sqlite")])
     assert "say which method" in str(none.exception)
+    options = ["--methods", "proto", "--store", str(tmp_path / "none.sqlite")]
+    early = runner.invoke(app, ["suite", "submit", *options])
+    assert "no such store; first: fewview suite run --form lite" in str(early.exception)
     assert FOLDER.is_dir()

@@ -236,6 +236,21 @@ def test_two_processes_lose_nothing(tmp_path: Path) -> None:
         assert len(store) == 10
 
 
+def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself says that there is no room: the file may have two pages."""
+    from fewview.results import _store
+
+    begin = _store._begin_writing
+
+    def crowded(connection: sqlite3.Connection, file: Path) -> None:
+        connection.execute("PRAGMA max_page_count = 2")
+        begin(connection, file)
+
+    monkeypatch.setattr(_store, "_begin_writing", crowded)
+    with pytest.raises(FewviewError, match=r"no room left on the disk; .* run the same command"):
+        Store(tmp_path / "a.sqlite")
+
+
 def test_network_disks_get_no_write_ahead_log() -> None:
     mounts = "/dev/a / ext4 rw 0 0\nserver:/x /home nfs4 rw 0 0\n/dev/b /home/me/fast xfs rw 0 0\n"
     assert on_local_disk(Path("/tmp/a"), mounts)

@@ -154,6 +154,11 @@ def write_submission(
     check_writable(path)
     rows, (runs, settings), _ = recorded_rows(gathered, partial(_command, suite))
     texts = {row["label"]: row["method"] for row in rows}
+    if taken := sorted(set(texts) & set(suite.methods)):
+        raise FewviewError(
+            f"the board has a method {taken[0]!r} already; give your class another name and run "
+            "the suite again"
+        )
     content = {
         "kind": KIND, "suite": suite.name, "form": suite.form, "fewview": __version__,
         "note": note,
@@ -342,7 +347,8 @@ def make_board(
         }
         for label in whole
     }
-    return Board(suite, tuple(lines), tuple(settings), lacking, panels)
+    shown = replace(suite, data=tuple(d for d in suite.data if not data or d.name in data))
+    return Board(shown, tuple(lines), tuple(settings), lacking, panels)
 
 
 def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | None, float | None]:
@@ -442,7 +448,10 @@ def remarks(board: Board) -> list[str]:
     total = len(board.settings)
     out += [f"{k}: {n} of {total} settings are missing" for k, n in board.lacking.items()]
     if board.lacking:
-        out.append("'fewview suite show --data NAMES' compares all methods on the data sets named")
+        out.append(
+            "'--data NAMES' compares all methods on the data sets named, for instance --data "
+            f"{EMBEDDED}"
+        )
     named = {data for _, data, _ in board.settings}
     out += [f"{one.name}: no results recorded" for one in board.suite.data if one.name not in named]
     return out

@@ -127,6 +127,11 @@ class Store:
                 self.has_digests = all("digest" in self._columns(table) for table in TABLES)
         except BaseException as error:
             self.close()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise FewviewError(
+                    f"{file}: no room left on the disk; what was written is safe: make room, "
+                    "or choose another file, and run the same command again"
+                ) from None
             if isinstance(error, (sqlite3.Error, UnicodeError)):
                 raise FewviewError(
                     f"{file}: not a fewview result store, or a damaged one ({error}); choose "

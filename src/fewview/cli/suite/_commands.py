@@ -122,7 +122,10 @@ def submit(**options: Any) -> None:
 
     All settings of the form on data that are here must be in the store: run the suite first.
     """
+    from pathlib import Path
+
     from fewview.engine._registry import expand
+    from fewview.evaluate._options import store_path
     from fewview.evaluate.suites._suite import read_suite
     from fewview.ground._errors import FewviewError
     from fewview.report._board import SUBMITTED, stored_suite, write_submission
@@ -131,15 +134,16 @@ def submit(**options: Any) -> None:
     if not options["methods"]:
         raise FewviewError("say which method is to be submitted: --methods mine.py:Mine")
     methods = expand(options["methods"])
+    store = store_path(options["store"])
+    first = f"first: fewview suite run --form {suite.form} --methods {options['methods']!r}"
+    if not Path(store).exists():
+        raise FewviewError(f"{store}: no such store; {first}")
     gathered, skipped = stored_suite(
         suite, methods, options["store"], options["data_dir"], options["device"]
     )
     lacking = sum(len({c.hash for c in item.cells}) - len(item.results) for item in gathered)
     if lacking:
-        raise FewviewError(
-            f"{lacking} cells are not in the store; first: fewview suite run --form {suite.form} "
-            f"--methods {options['methods']}"
-        )
+        raise FewviewError(f"{lacking} cells are not in the store; {first}")
     output = options["output"] or f"{suite.title}-{methods[0].rpartition(':')[2]}.json"
     rows = write_submission(suite, gathered, output, options["note"] or "")
     say(f"written: {output} ({rows} rows)")
