@@ -14,7 +14,13 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 from fewview import EpisodeSampler, Marginal, MultiViewData, TaskSpec
-from fewview.methods.marginal._model import Gaussians, gather_evidence
+from fewview.methods.marginal._model import (
+    Evidence,
+    Gaussians,
+    about_the_task,
+    gather_evidence,
+    prior_root,
+)
 from fewview.methods.marginal._outside import (
     Outside,
     Profile,
@@ -377,3 +383,55 @@ def test_queries_together_are_no_worse_than_alone(counts: str) -> None:
     assert together > alone - 0.01
     if counts == "dominant:0.8":
         assert together > accuracy(Marginal(balance=1.0), base, novel, task) + 0.1
+
+
+# ---------------------------------------------------------------------------- where classes lie
+
+
+def far_tasks(offset: float, n_tasks: int = 4) -> tuple[Gaussians, Evidence]:
+    """Tasks of three classes in two views with gaps, all of them moved along W by an offset."""
+    rng = np.random.default_rng(5)
+    mean = torch.tensor(rng.normal(size=12))
+    factor = torch.tensor(rng.normal(size=(12, 12))) / 4
+    between = factor @ factor.T + 0.1 * torch.eye(12, dtype=torch.float64)
+    model = Gaussians(mean, 0.2 * torch.eye(12, dtype=torch.float64), between, (6, 6))
+    root = torch.linalg.cholesky(between)
+    classes = torch.tensor(rng.normal(size=(n_tasks, 3, 12))) / 2 + offset
+    codes = torch.arange(33) % 3
+    rows = (
+        mean + classes[:, codes] @ root.T + 0.4 * torch.tensor(rng.normal(size=(n_tasks, 33, 12)))
+    )
+    mask = torch.tensor(rng.random((n_tasks, 33, 2)) < 0.7)
+    mask[..., 0] |= ~mask.any(-1)
+    wide = mask.repeat_interleave(6, -1)
+    rows = rows * wide
+    evidence = gather_evidence(model, rows[:, :3], rows[:, 3:], mask[:, :3], mask[:, 3:])
+    return model, evidence
+
+
+def test_a_mean_of_the_task_is_another_mean_of_the_model() -> None:
+    model, _ = far_tasks(0.0, 1)
+    rng = np.random.default_rng(6)
+    step = torch.tensor(rng.normal(size=12))
+    root = prior_root(model, torch.arange(12), None)
+    moved = replace(model, mean=model.mean + root @ step)
+    rows = torch.tensor(rng.normal(size=(1, 5, 12)))
+    masks = torch.tensor([[[1, 1], [1, 0], [0, 1], [1, 1], [0, 1]]]).bool()
+    rows = rows * masks.repeat_interleave(6, -1)
+    plain, wanted = (
+        gather_evidence(m, rows[:, :2], rows[:, 2:], masks[:, :2], masks[:, 2:])
+        for m in (model, moved)
+    )
+    found = plain.shifted(step[None])
+    assert torch.allclose(found.support, wanted.support)
+    assert torch.allclose(found.query, wanted.query)
+
+
+def test_only_classes_of_another_world_have_a_mean_of_their_own() -> None:
+    _, near = far_tasks(0.0)
+    assert about_the_task(near) is near
+    _, far = far_tasks(3.0)
+    found = about_the_task(far)
+    assert float(found.query.norm()) < 0.7 * float(far.query.norm())
+    one = about_the_task(far.tasks(torch.tensor([False, True, False, False])))
+    assert torch.allclose(one.query[0], found.query[1])  # whatever other tasks there are

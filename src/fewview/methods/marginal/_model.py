@@ -139,6 +139,16 @@ class Evidence:
         """Traces of products of A_o with moments [T, C, k k]: [T, C, P]."""
         return self._multiplied(moments, self.information.flatten(-2).mT)
 
+    def shifted(self, mean: Tensor) -> Evidence:
+        """The same with mu0 moved to W mean, [T, k]."""
+        steps = self._multiplied(mean[:, None], self.information.transpose(-3, -2).flatten(-2))
+        steps = steps.reshape(len(mean), -1, mean.shape[1])  # A_o mean, [T, P, k]
+        found = {}
+        for name in ("support", "query"):
+            rows, pattern = getattr(self, name), getattr(self, f"{name}_pattern")
+            found[name] = rows - steps.gather(1, pattern[..., None].expand_as(rows))
+        return replace(self, **found)
+
     def _multiplied(self, left: Tensor, tables: Tensor) -> Tensor:
         """[T, C, n] times the [n, m] of the model of the task."""
         if not self.sizes:
@@ -381,6 +391,26 @@ def posterior(
     precision = evidence.weighed(counts).reshape(*counts.shape[:2], rank, rank)
     precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
     return Posterior(precision, shift)
+
+
+def about_the_task(evidence: Evidence) -> Evidence:
+    """The same tasks with class means expected around a mean of the task, where rows ask for one.
+
+    Classes of another world than the base classes (birds, where the base set has everything) all
+    lie to one side of mu0. Were they expected around it, a class whose supports lack a view would
+    be thought far from where all rows have theirs. With z the mean of all rows in prior
+    coordinates, known in n of them, one class has |z|^2 = n on average and several have less; the
+    offset (1 - n / |z|^2) z, where that is positive, is what James and Stein (1961) keep of it.
+    """
+    ones = torch.ones_like(evidence.support[..., :1]), torch.ones_like(evidence.query[..., :1])
+    belief = posterior(evidence, *ones)
+    covariance = inverse(belief.precision[:, 0])[0]
+    mean = (covariance @ belief.shift[:, 0, :, None])[..., 0]  # [T, k]
+    known = mean.shape[1] - covariance.diagonal(dim1=1, dim2=2).sum(1)
+    kept = (1 - known / mean.square().sum(1).clamp(min=1e-12)).clamp(min=0)
+    if not bool((kept > 0).any()):
+        return evidence
+    return evidence.shifted(kept[:, None] * mean)
 
 
 def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, Tensor]:

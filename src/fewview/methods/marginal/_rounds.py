@@ -20,6 +20,7 @@ from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
     Kept,
+    about_the_task,
     filled_in,
     gather_evidence,
     posterior,
@@ -196,7 +197,7 @@ def score_together(
     """Use the queries together where that is wanted and possible; calibrate."""
     if not together(scores.shape[1], rule):
         return settings.calibration * scores
-    given = (evidence, members, scores, settings, rule.n_iter)
+    given = (about_the_task(evidence), members, scores, settings, rule.n_iter)
     if settings.balance is not None:
         return settings.calibration * _rounds(*given, settings.balance)[0]
     even, bound_even = _rounds(*given, EVEN)
