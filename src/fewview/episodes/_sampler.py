@@ -31,6 +31,7 @@ IntArray = NDArray[np.int64]
 MAX_REDRAWS = 1000
 # What episodes say in numbers, in the order it has in files.
 NUMBERS = ("classes", "support", "support_labels", "query", "query_labels")
+PER_TASK = (*NUMBERS, "support_mask", "query_mask", "seeds")
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,22 @@ class Episodes:
             if not -len(self) <= key < len(self):
                 raise IndexError(f"task {key} of {len(self)}")
             key = slice(int(key), int(key) + 1) if key != -1 else slice(-1, None)
-        per_task = (*NUMBERS, "support_mask", "query_mask", "seeds")
-        return replace(self, **{name: getattr(self, name)[key] for name in per_task})
+        return replace(self, **{name: getattr(self, name)[key] for name in PER_TASK})
+
+    @staticmethod
+    def joined(parts: Sequence[Episodes]) -> Episodes:
+        """Tasks of one shape and data set in one list.
+
+        Example:
+            >>> from fewview import EpisodeSampler, TaskSpec, load
+            >>> sampler = EpisodeSampler(load("digits"), TaskSpec(way=3, shot=1, queries=5))
+            >>> len(Episodes.joined([sampler.draw(0, 2), sampler.draw(2, 5)]))
+            5
+        """
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_TASK
+        }
+        return replace(parts[0], **arrays)
 
     @property
     def missing_rate(self) -> float:

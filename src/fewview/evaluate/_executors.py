@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Protocol
 
 from fewview.engine._registry import pack_own, unpack_own
-from fewview.evaluate._grid import Grid, pieces_of
+from fewview.evaluate._grid import Grid, pieces_of, units
 from fewview.evaluate._workbench import Choices, Event, Events, Tell, Workbench
 from fewview.ground._errors import FewviewError
 from fewview.results._cells import Cell
@@ -44,9 +44,10 @@ class HereExecutor:
     def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
         """Compute cells in their order."""
         workbench = Workbench(grid, choices)
-        for cell in cells:
-            yield Event(cell)
-            yield workbench.attempt(cell)
+        for unit in units(cells):
+            for place, cell in enumerate(unit, 1):
+                yield Event(cell)
+                yield workbench.attempt(cell, unit[place:])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from fewview._version import __version__
-from fewview.engine._contract import kept_tensors
+from fewview.engine._contract import kept_tensors, learn_together
 from fewview.engine._method import Method
 from fewview.engine._state import Prepared
+from fewview.engine._trained import TrainedMethod
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import (
@@ -67,41 +68,67 @@ class Workbench:
         self.choices: Choices = dict(choices or {})
         self.new_choices: Choices = {}
         self._methods: dict[str, Method] = {}
+        self._done: dict[str, Result] = {}  # computed with another cell
         self._subsets: LRUCache[Any, MultiViewData] = LRUCache(4)
 
-    def evaluate(self, cell: Cell) -> Result:
-        """Compute one cell."""
+    def evaluate(self, cell: Cell, later: Sequence[Cell] = ()) -> Result:
+        """Compute one cell.
+
+        `later` are those of the same data, class split and method that come next. Of a method that
+        trains networks as many as fit its memory are computed with it and kept until asked for.
+        """
+        if cell.hash not in self._done:
+            found = self._together([cell, *later])
+            self._done = {result.cell.hash: result for result in found}
+        return self._done.pop(cell.hash)
+
+    def _together(self, cells: list[Cell]) -> list[Result]:
+        """Compute the first of some cells, and as many of the others as go with it."""
+        cell = cells[0]
         data, base_data = self.materials(cell)
-        missing = missing_rule(self.grid.missing, data)
-        task = TaskSpec(missing=missing, **{name: getattr(cell, name) for name in TASK})
         novel = self._rows(data, cell.novel)
         base = self._rows(base_data, cell.base_classes)
         method = self._method(cell.method)
+        cells = cells[: _at_once(method, base, cell)]
+        missing = missing_rule(self.grid.missing, data)
+        tasks = [
+            TaskSpec(missing=missing, **{name: getattr(one, name) for name in TASK})
+            for one in cells
+        ]
         seconds_base, chosen = 0.0, ""
         if cell.tune:
-            method, chosen, seconds_base = self._tuned(cell, method, base, task)
-        prepared = method.prepare_for(base, novel, task)
-        sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
-        episodes = sampler.draw(cell.start, cell.stop)
-        metrics, seconds, answers = score(
-            method, novel, episodes, prepared, self.grid.keep_probabilities
-        )
-        return Result(
-            cell=cell,
-            metrics=metrics,
-            seconds=seconds,
-            seconds_base=seconds_base + prepared.seconds,
-            chosen=",".join(filter(None, (chosen, method.describe_choice(prepared.state)))),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            host=platform.node(),
-            versions=versions(),
-            answers=answers,
-        )
+            method, chosen, seconds_base = self._tuned(cell, method, base, tasks[0])
+        if len(cells) == 1 or not method.tags.prepare_depends_on:
+            prepared = [method.prepare_for(base, novel, task) for task in tasks]
+        else:
+            method.validate()
+            prepared = learn_together(method, base, tasks)
+        episodes = [
+            EpisodeSampler(novel, task, seed=one.seed, name=one.dataset).draw(one.start, one.stop)
+            for one, task in zip(cells, tasks, strict=True)
+        ]
+        scored = score_each(method, novel, episodes, prepared, self.grid.keep_probabilities)
+        return [
+            Result(
+                cell=one,
+                metrics=metrics,
+                seconds=seconds,
+                seconds_base=seconds_base + learnt.seconds,
+                chosen=",".join(filter(None, (chosen, method.describe_choice(learnt.state)))),
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+                host=platform.node(),
+                versions=versions(),
+                answers=answers,
+            )
+            for one, learnt, (metrics, seconds, answers) in zip(
+                cells, prepared, scored, strict=True
+            )
+        ]
 
-    def attempt(self, cell: Cell) -> Event:
-        """Compute one cell; a breakdown of the method becomes a failure."""
+    def attempt(self, cell: Cell, later: Sequence[Cell] = ()) -> Event:
+        """Compute one cell, see `evaluate`; a breakdown of the method becomes a failure."""
         try:
-            result = self.evaluate(cell)
+            result = self.evaluate(cell, later)
         except FewviewError:
             raise
         except Exception as error:
@@ -152,6 +179,43 @@ def choice_key(cell: Cell) -> str:
     return content_hash(kept)
 
 
+def _at_once(method: Method, base: MultiViewData, cell: Cell) -> int:
+    """How many cells of a method that trains networks go together; others come one by one."""
+    dims = tuple(base.view_dims.values())
+    if not isinstance(method, TrainedMethod) or cell.tune or method.tags.learns_novel:
+        return 1
+    if method.tags.prepare_depends_on:
+        return method.trainings_at_once(len(base), dims)
+    size = method.batch_size(
+        cell.way * cell.shot, cell.way * cell.queries, base.view_dims, cell.way
+    )
+    return max(1, size // cell.n_episodes)
+
+
+def score_each(
+    method: Method,
+    data: MultiViewData,
+    episodes: Sequence[Episodes],
+    prepared: Sequence[Prepared],
+    keep: bool = False,
+) -> list[tuple[EpisodeMetrics, float, Answers | None]]:
+    """`score` for every list of episodes; those with the same preparation are scored together."""
+    first = prepared[0]
+    if len(episodes) == 1 or any(other is not first for other in prepared):
+        pairs = zip(episodes, prepared, strict=True)
+        return [score(method, data, some, learnt, keep) for some, learnt in pairs]
+    whole = Episodes.joined(episodes)
+    _, seconds, answers = score(method, data, whole, first, keep=True)
+    assert answers is not None
+    out, start = [], 0
+    for some in episodes:
+        part = slice(start, start := start + len(some))
+        said = Answers(answers.scores[part], answers.labels[part])
+        share = seconds * len(some) / len(whole)
+        out.append((measure(said.scores, said.labels), share, said if keep else None))
+    return out
+
+
 def score(
     method: Method,
     data: MultiViewData,
@@ -180,4 +244,7 @@ def versions() -> str:
 
     found = {module.__name__: module.__version__ for module in (numpy, scipy, sklearn, torch)}
     found |= {"fewview": __version__, "python": platform.python_version()}
+    products = torch.get_float32_matmul_precision()
+    if products != "highest":
+        found["float32_products"] = products  # TF32 on a GPU, if "high"
     return json.dumps(found | {"threads": torch.get_num_threads()}, sort_keys=True)

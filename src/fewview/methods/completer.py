@@ -461,13 +461,29 @@ class COMPLETER(TrainedMethod):
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Activations; when trained in the task also networks and their moments."""
-        n, views, widest = n_support + n_query, len(dims), max(dims)
-        width, code = (self.settings()[name] for name in ("width", "code"))
-        values = n * views * (3 * widest + 8 * width + 8 * code * max(1, views - 1))
+        values = self._values(n_support + n_query, dims)
         if self.train_on == "episode":
-            layers = 2 * (widest * width + 2 * width * width + width * code)
-            values = 6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code)
-        return int(values) * self.torch_dtype.itemsize
+            values = self._training_values(values, dims)
+        return values * self.torch_dtype.itemsize
+
+    def trainings_at_once(self, n_samples: int, dims: tuple[int, ...]) -> int:
+        """As many as a batch of tasks may take memory."""
+        values = self._values(min(n_samples, self.settings()["batch"]), dims)
+        values = self._training_values(values, dims) + n_samples * len(dims) * max(dims)
+        return max(1, int(self.batch_bytes // (values * self.torch_dtype.itemsize)))
+
+    def _values(self, n: int, dims: tuple[int, ...]) -> int:
+        """Numbers that n samples take on their way through the networks."""
+        views, settings = len(dims), self.settings()
+        each = 3 * max(dims) + 8 * settings["width"] + 8 * settings["code"] * max(1, views - 1)
+        return int(n * views * each)
+
+    def _training_values(self, values: int, dims: tuple[int, ...]) -> int:
+        """The same with gradients, and networks with theirs and their moments."""
+        views, settings = len(dims), self.settings()
+        width, code = settings["width"], settings["code"]
+        layers = 2 * (max(dims) * width + 2 * width * width + width * code)
+        return int(6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code))
 
     def base_samples(
         self, base: MultiViewData, task: TaskSpec, seed: int

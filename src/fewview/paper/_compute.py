@@ -27,6 +27,7 @@ from fewview.evaluate._runner import run
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.paper._likely_splits import following_parts
+from fewview.paper._printed import METHODS
 from fewview.paper._recorded import (
     FOLDER,
     IDENTITY,
@@ -38,11 +39,12 @@ from fewview.paper._recorded import (
     read,
     read_json,
     read_rows,
+    stale,
     told,
     with_short_names,
     write,
 )
-from fewview.paper._studies import Part, Wish, parts_of
+from fewview.paper._studies import WEIGHING, Part, Wish, parts_of
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE, Store
 from fewview.results._summaries import summarise_planned
@@ -271,8 +273,29 @@ def gather_all(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
     """Find or compute all that a name needs and what follows from that, or recall the record."""
     if desk.recorded:
         return list(recall(name, wish, desk.records))
-    first = [gather(part, desk) for part in parts_of(name, wish)]
-    return first + [gather(part, desk) for part in following_parts(name, wish, first)]
+    return _found(name, wish, desk, gather)
+
+
+def _found(
+    name: str, wish: Wish, desk: Desk, find: Callable[[Part, Desk], Gathered]
+) -> list[Gathered]:
+    """The parts of a name, and those that follow from their results.
+
+    What weighs class splits is taken from the record where `--only` asks for other methods alone.
+    """
+    known: dict[tuple[Any, ...], Gathered] = {}
+    weighing = {METHODS[method] for method in WEIGHING}
+    if name == "splits" and wish.only and not weighing & set(wish.only):
+        usual = replace(wish, only=())
+        rows = read(name, usual, desk.records)
+        current = not stale((row for row in rows if row["role"] == "candidates"), desk.records)
+        known = {
+            item.part.tag: item
+            for item in (recall(name, usual, desk.records) if rows and current else ())
+            if item.part.role == "candidates" and set(item.part.methods) == set(WEIGHING)
+        }
+    first = [known.get(part.tag) or find(part, desk) for part in parts_of(name, wish)]
+    return first + [find(part, desk) for part in following_parts(name, wish, first)]
 
 
 class NoResultsError(FewviewError):
@@ -357,7 +380,7 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
     Rows are recorded that have at least half of their class splits; a row tells which.
     """
     reader = replace(desk, compute=False, recorded=False)
-    gathered = gather_all(name, wish, reader)
+    gathered = [item for item in gather_all(name, wish, reader) if not isinstance(item, Recalled)]
     # All that the study has, what was planned from its first results, and with --only what is there
     # of other methods.
     every = parts_of(name, replace(wish, only=()))
@@ -501,11 +524,10 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
         parts, why = _parts_or_why(name, wish)
         if why:
             rows.append((name, 0, 0, 0, why))
-        found = [_look_up(part, desk) for part in parts]
-        found += [_look_up(part, desk) for part in following_parts(name, wish, found)]
-        for item in found:
+        for item in _found(name, wish, desk, _look_up) if parts else ():
             total, there = len({cell.hash for cell in item.cells}), len(item.results)
-            rows.append((name, total, there, total - there, item.part.describe()))
+            kept = ", recorded" if isinstance(item, Recalled) else ""
+            rows.append((name, total, there, total - there, item.part.describe() + kept))
     return [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
 
 
@@ -524,9 +546,10 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
     """
     lacking: dict[str, tuple[Cell, Grid]] = {}
     for name in names:
-        for part in _parts_or_why(name, wish)[0]:
-            item = _look_up(part, desk)
-            lacking |= {c.hash: (c, part.grid) for c in item.cells if c.hash not in item.results}
+        parts, _ = _parts_or_why(name, wish)
+        for item in _found(name, wish, desk, _look_up) if parts else ():
+            grid = item.part.grid
+            lacking |= {c.hash: (c, grid) for c in item.cells if c.hash not in item.results}
     if not lacking:
         desk.progress.message("all cells are stored, nothing is computed")
         return
@@ -715,5 +738,5 @@ def versions_line(gathered: Sequence[Gathered] = (), *more: str) -> str:
     known = _merged({text for item in gathered for text in item.versions}.union(more))
     if not known:
         return f"fewview {__version__}, python {platform.python_version()}"
-    order = ("fewview", "python", "numpy", "scipy", "sklearn", "torch")
+    order = ("fewview", "python", "numpy", "scipy", "sklearn", "torch", "float32_products")
     return ", ".join(f"{name} {known[name]}" for name in order if name in known)
