@@ -925,7 +925,7 @@ def test_nearest_anchors() -> None:
 
 def test_figure3(tmp_path: Path) -> None:
     clouds = {"Concat": cloud(0), "UGDA": cloud(1, 8)}
-    picture = draw_figure3(clouds, "birds200", 2, 4, "the command", {"CPM": "failed: oh"})
+    picture = draw_figure3(clouds, "birds200", 2, "one task", "the command", {"CPM": "failed: oh"})
     check_picture(picture, tmp_path)
     notes = {row["panel"]: row["note"] for row in picture.sheet.rows}
     assert len(notes) == 7

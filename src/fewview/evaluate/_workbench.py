@@ -180,12 +180,16 @@ def choice_key(cell: Cell) -> str:
 
 
 def _at_once(method: Method, base: MultiViewData, cell: Cell) -> int:
-    """How many cells of a method that trains networks go together; others come one by one."""
-    dims = tuple(base.view_dims.values())
-    if not isinstance(method, TrainedMethod) or cell.tune or method.tags.learns_novel:
+    """How many cells of a method that trains networks go together, and on a GPU of any method.
+
+    A GPU is busy with many tasks only; elsewhere a cell that is done is worth more.
+    """
+    trains = isinstance(method, TrainedMethod)
+    if cell.tune or method.tags.learns_novel or not (trains or method.torch_device.type == "cuda"):
         return 1
     if method.tags.prepare_depends_on:
-        return method.trainings_at_once(len(base), dims)
+        dims = tuple(base.view_dims.values())
+        return method.trainings_at_once(len(base), dims) if trains else 1
     size = method.batch_size(
         cell.way * cell.shot, cell.way * cell.queries, base.view_dims, cell.way
     )

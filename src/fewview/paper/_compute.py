@@ -381,12 +381,14 @@ def record(name: str, wish: Wish, desk: Desk) -> str:
     """
     reader = replace(desk, compute=False, recorded=False)
     gathered = [item for item in gather_all(name, wish, reader) if not isinstance(item, Recalled)]
-    # All that the study has, what was planned from its first results, and with --only what is there
-    # of other methods.
-    every = parts_of(name, replace(wish, only=()))
-    order = [key for part in every for key in _identities(part, planned(part.grid))]
+    # All that the study has, what was planned from its first results, and what is there of methods
+    # that --only leaves out or of data sets that are not here.
+    every = [(part, planned(part.grid)) for part in parts_of(name, replace(wish, only=()))]
+    order = [key for part, cells in every for key in _identities(part, cells)]
     order += [key for item in gathered for key in _identities(item.part, item.cells)]
-    order += [identity(row) for row in (read(name, wish, desk.records) if wish.only else ())]
+    here = {cell.dataset for _, cells in every for cell in cells}
+    kept = read(name, wish, desk.records)
+    order += [identity(row) for row in kept if wish.only or row["dataset"] not in here]
     order = list(dict.fromkeys(order))
     fresh, sources, short_of = recorded_rows(gathered, partial(command_of, wish))
     total = write(name, wish, fresh, order, sources, desk.records)
