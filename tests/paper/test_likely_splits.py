@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import fewview.paper._studies as studies
 from fewview.datasets import class_split
 from fewview.evaluate._grid import Grid, plan
 from fewview.paper._beside import compare, likely_means, make_splits
-from fewview.paper._compute import Desk, describe_plan
+from fewview.paper._compute import Desk, describe_plan, record
 from fewview.paper._likely_splits import (
     ALLOWANCES,
     MOST,
@@ -210,6 +210,16 @@ def test_the_study_from_end_to_end(
     assert singles[0]["class_splits"] == f"split {number}: {' '.join(map(str, novel))}"
     assert rows["Proto", "mean of 4"]["0.5"] > 40
     assert "4 class splits weighed" in sheet.summary[0]
+    # Who asks for other methods alone has the class splits weighed by the record.
+    kept = Desk(store=desk.store, records=tmp_path)
+    record("splits", replace(wish, only=("proto", "match")), kept)
+    empty = Desk(store=str(tmp_path / "other.sqlite"), records=tmp_path)
+    one, two = describe_plan(["splits"], wish, empty)
+    assert one["cells"] == 0
+    assert one["what"].endswith(", recorded")
+    assert two == second | {"stored": 0, "left": second["cells"]}
+    all_of_it = describe_plan(["splits"], replace(wish, only=("rfs", "proto")), empty)
+    assert [row["left"] for row in all_of_it] == [4 * 12]
     # The tables print the same means.
     means = likely_means("cub", wish, desk)
     assert means["RFS", 0.3] == pytest.approx(rows["RFS", "likely"]["0.3"])

@@ -135,6 +135,17 @@ def test_a_new_row_replaces_its_own_and_no_other(
     assert len(read_json(desk.records / SETTINGS)) == 1
 
 
+def test_rows_of_data_sets_that_are_not_here_stay(desk: Desk) -> None:
+    """The study still has them, only not on this machine."""
+    record("cub", Wish(), desk)
+    path = desk.records / "cub.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    other = [line.replace(",digits,digits,", ",orl,orl,") for line in lines[1:]]
+    path.write_text("\n".join([*lines, *other]) + "\n", encoding="utf-8")
+    assert "4 rows recorded, 8 of 8" in record("cub", Wish(), desk)
+    assert path.read_text(encoding="utf-8").splitlines() == [*lines, *other]
+
+
 def test_rows_with_cells_missing_are_not_recorded(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +177,24 @@ def test_what_is_not_recorded_says_what_to_type(tmp_path: Path) -> None:
     assert isinstance(sheet, Sheet)
     assert "nothing is recorded for animal" in sheet.notes[0]
     assert "cell array X" in sheet.notes[1]  # how to get the data
+
+
+def test_methods_that_a_record_does_not_have_are_an_error(desk: Desk, tmp_path: Path) -> None:
+    record("cub", Wish(), desk)
+    with pytest.raises(FewviewError, match="recorded are match, proto"):
+        recall("cub", Wish(only=("rfs",)), desk.records)
+    kept = {"title": "t", "columns": ["panel"], "protocol": "p", "versions": "v", "notes": [],
+            "rows": [{"panel": "Concat"}, {"panel": "CPM"}], "summary": [], "command": "c",
+            "device": "cpu", "computed": "2026-01-01"}  # fmt: skip
+    for name in ("figure3", "figure6"):
+        write_json(tmp_path / f"{name}.json", kept)
+    shown = Desk(recorded=True, records=tmp_path)
+    for name, method in (("figure3", "tim"), ("figure6", "proto")):
+        with pytest.raises(FewviewError, match=f"--only {method} is none of its methods"):
+            make(name, Wish(only=(method,)), shown, "x")
+    sheet = make("figure3", Wish(only=("cpm",)), shown, "x")
+    assert isinstance(sheet, Sheet)
+    assert sheet.rows == [{"panel": "CPM"}]
 
 
 def test_an_older_version_is_named(desk: Desk) -> None:

@@ -344,11 +344,14 @@ def lacking(gathered: Sequence[Gathered], wish: Wish) -> list[str]:
 
 def recall(name: str, wish: Wish, folder: Path = FOLDER) -> list[Recalled]:
     """The recorded parts of a name; nothing recorded is an error that says what to type."""
-    rows = [
-        row
-        for row in read(name, wish, folder)
-        if not wish.only or row["method"].partition(":")[0] in wish.only
-    ]
+    every = read(name, wish, folder)
+    names = {row["method"].partition(":")[0] for row in every}
+    if every and wish.only and not names & set(wish.only):
+        raise NoResultsError(
+            f"{name}: nothing is recorded for --only {','.join(wish.only)}; recorded are "
+            f"{', '.join(sorted(names))}. If it has other methods, --compute computes them"
+        )
+    rows = [row for row in every if not wish.only or row["method"].partition(":")[0] in wish.only]
     if not rows:
         raise not_recorded(name, wish, folder)
     runs = read_json(folder / RUNS)
@@ -547,13 +550,16 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
     slower or faster than recorded those were.
     """
     lacking: dict[str, tuple[Cell, Grid]] = {}
+    there = 0
     for name in names:
         parts, _ = _parts_or_why(name, wish)
         for item in _found(name, wish, desk, _look_up) if parts else ():
             grid = item.part.grid
             lacking |= {c.hash: (c, grid) for c in item.cells if c.hash not in item.results}
+            there += len(item.results)
     if not lacking:
-        desk.progress.message("all cells are stored, nothing is computed")
+        if there:
+            desk.progress.message("all cells are stored, nothing is computed")
         return
     groups: dict[tuple[str, str], list[str]] = {}
     for key, (cell, _) in lacking.items():

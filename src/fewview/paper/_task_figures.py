@@ -72,15 +72,18 @@ CHUNK = 10  # tasks at once
 # ---------------------------------------------------------------------- figure 3
 
 
-def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
-    """Draw figure 3 on animal where it is present, else on birds200."""
-    asked = {
-        panel: text
-        for panel, text in SPACES.items()
-        if not wish.only or text.partition(":")[0] in wish.only
-    }
+def asked_spaces(wish: Wish) -> dict[str, str]:
+    """The panels of figure 3 that are wanted: name -> method."""
+    only = wish.only
+    asked = {p: text for p, text in SPACES.items() if not only or text.partition(":")[0] in only}
     if not asked:
         raise nothing_left("figure3", wish, SPACES.values())
+    return asked
+
+
+def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
+    """Draw figure 3 on animal where it is present, else on birds200."""
+    asked = asked_spaces(wish)
     dataset = "animal" if has_data("animal", wish) else "birds200"
     # One task does not need the published sizes, which train for minutes on a GPU.
     sizes = wish.preset or "fast"
@@ -202,7 +205,7 @@ def follow(dataset: str, wish: Wish, count: int, progress: Progress) -> Way:
     return Way(np.concatenate(losses, axis=1), clouds)
 
 
-def _needs_ugda(name: str, wish: Wish) -> None:
+def needs_ugda(name: str, wish: Wish) -> None:
     """These figures are about UGDA alone."""
     if wish.only and "ugda" not in wish.only:
         raise nothing_left(name, wish, ["ugda"])
@@ -210,7 +213,7 @@ def _needs_ugda(name: str, wish: Wish) -> None:
 
 def make_figure4(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 4."""
-    _needs_ugda("figure4", wish)
+    needs_ugda("figure4", wish)
     gathered = gather_all("figure4", wish, desk)
     count = 2 if wish.quick else 8
     if desk.recorded:
@@ -422,7 +425,7 @@ def rectify(dataset: str, wish: Wish, n_tasks: int, progress: Progress | None = 
 
 def make_figure6(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 6."""
-    _needs_ugda("figure6", wish)
+    needs_ugda("figure6", wish)
     count = 20 if wish.quick else 100
     found = {dataset: rectify(dataset, wish, count, desk.progress) for dataset in RECTIFIED}
     return draw_figure6(found, command)
