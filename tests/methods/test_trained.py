@@ -14,6 +14,7 @@ from torch import Tensor
 import fewview.methods.completer as completer
 import fewview.methods.cpm as cpm
 import fewview.methods.icmsc as icmsc
+import fewview.numerics._networks as networks
 from fewview import EpisodeSampler, TaskSpec, create
 from fewview.engine._checks import Case, check_method, synthetic_data
 from fewview.engine._registry import expand, get_entry, names
@@ -179,6 +180,19 @@ def test_only_what_fits_memory_is_trained_at_once() -> None:
     assert 6 <= method.trainings_at_once(4800, caltech) < 18
     method.set_params(max_memory=1.0)  # of a CPU
     assert method.trainings_at_once(4800, caltech) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are recorded on a GPU alone")
+def test_steps_that_are_played_again_are_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = synthetic_data()[0]
+    task = TaskSpec(way=3, shot=1, queries=8, eta=0.3)
+    method = create("completer", device="cuda").set_params(**CHEAPER["completer"])
+    played = method.prepare(base, task, 7)
+    monkeypatch.setattr(networks, "EAGER", 10**9)
+    for wanted, found in zip(
+        tensors_of(method.prepare(base, task, 7)), tensors_of(played), strict=True
+    ):
+        assert torch.allclose(wanted, found, atol=1e-3)
 
 
 def filled_by_hand(batch: EpisodeBatch) -> EpisodeBatch:
