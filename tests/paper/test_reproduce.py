@@ -270,7 +270,7 @@ def test_values_are_written_as_the_paper_does() -> None:
 def test_a_fixed_class_split_has_no_range() -> None:
     assert summarise([]) == "nothing to compare"
     assert summarise([{"difference": -1.0}, {"difference": 2.0}]) == (
-        "one fixed class split, so there is no range over class splits; mean absolute difference "
+        "one class split, so there is no range over class splits; mean absolute difference "
         "1.50 points over 2 cells"
     )
 

@@ -227,7 +227,7 @@ def summarise(rows: Sequence[Row]) -> str:
         return "nothing to compare"
     mean = f"mean absolute difference {sum(gaps) / len(gaps):.2f} points over {len(gaps)} cells"
     if not judged:
-        return f"one fixed class split, so there is no range over class splits; {mean}"
+        return f"one class split, so there is no range over class splits; {mean}"
     return (
         f"the paper's number lies inside our range over class splits in {sum(judged)} of "
         f"{len(judged)} cells; {mean}"

@@ -380,7 +380,7 @@ def _recalled(rows: tuple[Row, ...], runs: Mapping[str, Any]) -> Recalled:
 def record(name: str, wish: Wish, desk: Desk) -> str:
     """Write what the store has of a name into the folder of recorded results; say what was done.
 
-    Rows are recorded that have at least half of their class splits; a row tells which.
+    Rows are recorded that have at least a third of their class splits; a row tells which.
     """
     reader = replace(desk, compute=False, recorded=False)
     gathered = [item for item in gather_all(name, wish, reader) if not isinstance(item, Recalled)]
@@ -414,7 +414,7 @@ def recorded_rows(
         for row in item.rows:
             wanted = [c for c in item.cells if (c.method, c.eta) == (row["method"], row["eta"])]
             found = [item.results[c.hash] for c in wanted if c.hash in item.results]
-            if 2 * len(found) < len(wanted):  # says too little; else the row tells its splits
+            if 3 * len(found) < len(wanted):  # says too little; else the row tells its splits
                 too_few += 1
                 continue
             device = " and ".join(sorted({result.cell.device for result in found}))
