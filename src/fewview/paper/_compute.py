@@ -361,6 +361,8 @@ def recall(name: str, wish: Wish, folder: Path = FOLDER) -> list[Recalled]:
 def _same_part(row: Row) -> tuple[Any, ...]:
     """What rows of one part have in common."""
     own = tuple(row[name] for name in IDENTITY if name not in ("label", "eta"))
+    if row["role"] == "candidates":  # weighed together, by those that all rows have
+        return own
     return (*own, len(row["split_means"]), row["episodes"])
 
 
