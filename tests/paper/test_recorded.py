@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from fewview.engine._registry import create
 from fewview.evaluate import Grid
@@ -102,6 +103,21 @@ def test_a_table_from_records_needs_no_data(desk: Desk) -> None:
     few = make("cub", Wish(only=("match",)), shown, "x")
     assert isinstance(few, Sheet)
     assert {row["method"] for row in few.rows if isinstance(row["ours"], float)} == {"Match"}
+
+
+def test_rounded_products_are_told(desk: Desk, tmp_path: Path) -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        other = replace(desk, store=str(tmp_path / "b.sqlite"))
+        (computed,) = gather_all("cub", Wish(only=("match",)), other)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert computed.rounded == ["Match"]
+    record("cub", Wish(), desk)
+    record("cub", Wish(only=("match",)), other)
+    sheet = make("cub", Wish(), replace(desk, recorded=True), "x")
+    assert isinstance(sheet, Sheet)
+    assert "Match: factors of float32 products were rounded to TF32" in sheet.notes
 
 
 def test_nothing_of_a_sample_or_an_episode_is_recorded(desk: Desk) -> None:

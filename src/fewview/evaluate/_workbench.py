@@ -43,6 +43,8 @@ from fewview.samples._data import MultiViewData
 
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
+# Name, among versions, of how exact products are where that is not as usual.
+PRODUCTS = "float32_products"
 Choices = dict[str, dict[str, Any]]
 Tell = Callable[[str], None]  # takes messages for people
 
@@ -250,5 +252,5 @@ def versions() -> str:
     found |= {"fewview": __version__, "python": platform.python_version()}
     products = torch.get_float32_matmul_precision()
     if products != "highest":
-        found["float32_products"] = products  # TF32 on a GPU, if "high"
+        found[PRODUCTS] = products  # TF32 on a GPU, if "high"
     return json.dumps(found | {"threads": torch.get_num_threads()}, sort_keys=True)

@@ -24,6 +24,7 @@ from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress, describe_seconds
 from fewview.evaluate._runner import run
+from fewview.evaluate._workbench import PRODUCTS
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.paper._likely_splits import following_parts
@@ -152,6 +153,12 @@ class Gathered:
         return {result.versions for result in self.results.values()}
 
     @property
+    def rounded(self) -> list[Any]:
+        """Labels of methods whose products of float32 were less exact (see `versions`)."""
+        found = {r.cell.method for r in self.results.values() if PRODUCTS in r.versions}
+        return [label for label, text in self.part.methods.items() if text in found]
+
+    @property
     def task(self) -> Row | None:
         """Data set, way, shot, queries, and whether there is one fixed class split."""
         names = ("dataset", "way", "shot", "queries", "fixed")
@@ -185,6 +192,12 @@ class Recalled(Gathered):
         """Versions recorded with the results, as JSON."""
         found = (self.runs.get(row["run"], {}).get("versions", {}) for row in self.recorded)
         return {json.dumps(versions, sort_keys=True) for versions in found}
+
+    @property
+    def rounded(self) -> list[Any]:
+        """Labels of methods whose products of float32 were less exact (see `versions`)."""
+        runs = {key for key, run in self.runs.items() if PRODUCTS in run.get("versions", {})}
+        return list(dict.fromkeys(row["label"] for row in self.recorded if row["run"] in runs))
 
     @property
     def task(self) -> Row | None:
@@ -748,5 +761,5 @@ def versions_line(gathered: Sequence[Gathered] = (), *more: str) -> str:
     known = _merged({text for item in gathered for text in item.versions}.union(more))
     if not known:
         return f"fewview {__version__}, python {platform.python_version()}"
-    order = ("fewview", "python", "numpy", "scipy", "sklearn", "torch", "float32_products")
+    order = ("fewview", "python", "numpy", "scipy", "sklearn", "torch")
     return ", ".join(f"{name} {known[name]}" for name in order if name in known)
