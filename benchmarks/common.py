@@ -131,13 +131,22 @@ def keep_table(
     name = torch.cuda.get_device_name() if device.startswith("cuda") else "CPU"
     kept = {
         "title": title,
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", *_without_places(sys.argv)]),
         "device": f"{name}, torch {torch.__version__}",
         "computed": datetime.now(UTC).date().isoformat(),
         "columns": list(header),
         "rows": [list(row) for row in rows],
     }
     Path(path).write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _without_places(words: Sequence[str]) -> list[str]:
+    """A command without the files that it writes, which are elsewhere on every machine."""
+    return [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if not {before, word} & {"--json", "--store"}
+    ]
 
 
 def paper_accuracies() -> dict[tuple[str, str, float], float]:

@@ -14,6 +14,7 @@ from torch import Tensor
 import fewview.methods.completer as completer
 import fewview.methods.cpm as cpm
 import fewview.methods.icmsc as icmsc
+import fewview.numerics._networks as networks
 from fewview import EpisodeSampler, TaskSpec, create
 from fewview.engine._checks import Case, check_method, synthetic_data
 from fewview.engine._registry import expand, get_entry, names
@@ -21,8 +22,9 @@ from fewview.engine._state import State
 from fewview.engine._trained import TrainedMethod
 from fewview.evaluate import Grid, run
 from fewview.evaluate._grid import make_method
+from fewview.evaluate._workbench import Workbench
 from fewview.methods.proto import Proto
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
 from fewview.numerics._networks import Epoch, watch_training
 from fewview.numerics._padding import PADDINGS, fill
 from fewview.samples import FewviewError, MultiViewData
@@ -120,6 +122,77 @@ def test_they_can_be_trained_on_base_classes_or_in_the_task(name: str) -> None:
     method.set_params(train_on="episode" if method.tags.needs_base else "base")
     assert method.tags.needs_base == (name != "completer")
     check_method(method, only=["estimator", "batch size"])
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_networks_of_several_rates_are_trained_at_once_as_one_by_one(name: str) -> None:
+    base = synthetic_data()[0]
+    tasks = [TaskSpec(way=3, shot=1, queries=8, eta=eta) for eta in (0.0, 0.3, 0.5)]
+    method = create(f"{name}:train_on=base", dtype="float64").set_params(**CHEAPER[name])
+    if name == "completer":
+        method.set_params(base_missing="task", epochs=4)
+    alone = [method.prepare(base, task, 7) for task in tasks]
+    together = method.prepare_each(base, tasks, 7)
+    for one, other in zip(alone, together, strict=True):
+        for wanted, found in zip(tensors_of(one), tensors_of(other), strict=True):
+            assert torch.allclose(wanted, found, atol=1e-8)
+    assert not torch.allclose(tensors_of(together[0])[0], tensors_of(together[2])[0], atol=1e-4)
+
+
+def tensors_of(state: State) -> list[Tensor]:
+    """All tensors of a state."""
+    found: list[Tensor] = []
+    map_tensors(state, lambda x: found.append(x) or x)  # type: ignore[func-returns-value]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [("completer:base_missing=task:epochs=3", 2), ("icmsc:epochs=3+4", 6), ("proto", 6)],
+)
+def test_cells_of_what_trains_are_computed_together(
+    text: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rates of a class split in one go, with the numbers of one by one."""
+    grid = Grid(
+        datasets=("digits",), methods=(text,), etas=(0.0, 0.3, 0.5), splits=2, episodes=3,
+        queries=8,
+    )  # fmt: skip
+    alone = {}
+    for eta in grid.etas:  # a grid of one rate has nothing to put together
+        alone |= run(replace(grid, etas=(eta,))).results
+    calls = []
+    plain = Workbench._ask
+    monkeypatch.setattr(Workbench, "_ask", lambda *a: calls.append(0) or plain(*a))
+    found = run(grid).results
+    assert len(calls) == times
+    assert found.keys() == alone.keys()
+    for key, result in found.items():
+        assert np.array_equal(result.metrics.accuracy, alone[key].metrics.accuracy)
+        assert np.allclose(result.metrics.log_loss, alone[key].metrics.log_loss, atol=1e-4)
+        assert result.seconds > 0
+
+
+def test_only_what_fits_memory_is_trained_at_once() -> None:
+    method = create("completer:preset=paper", max_memory=16.0)
+    assert isinstance(method, TrainedMethod)
+    caltech = (48, 40, 254, 1984, 512, 928)
+    assert 6 <= method.trainings_at_once(4800, caltech) < 18
+    method.set_params(max_memory=1.0)  # of a CPU
+    assert method.trainings_at_once(4800, caltech) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are recorded on a GPU alone")
+def test_steps_that_are_played_again_are_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = synthetic_data()[0]
+    task = TaskSpec(way=3, shot=1, queries=8, eta=0.3)
+    method = create("completer", device="cuda").set_params(**CHEAPER["completer"])
+    played = method.prepare(base, task, 7)
+    monkeypatch.setattr(networks, "EAGER", 10**9)
+    for wanted, found in zip(
+        tensors_of(method.prepare(base, task, 7)), tensors_of(played), strict=True
+    ):
+        assert torch.allclose(wanted, found, atol=1e-3)
 
 
 def filled_by_hand(batch: EpisodeBatch) -> EpisodeBatch:

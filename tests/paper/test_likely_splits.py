@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import fewview.paper._studies as studies
 from fewview.datasets import class_split
 from fewview.evaluate._grid import Grid, plan
 from fewview.paper._beside import compare, likely_means, make_splits
-from fewview.paper._compute import Desk, describe_plan
+from fewview.paper._compute import Desk, describe_plan, recall, record
 from fewview.paper._likely_splits import (
     ALLOWANCES,
     MOST,
@@ -210,6 +211,26 @@ def test_the_study_from_end_to_end(
     assert singles[0]["class_splits"] == f"split {number}: {' '.join(map(str, novel))}"
     assert rows["Proto", "mean of 4"]["0.5"] > 40
     assert "4 class splits weighed" in sheet.summary[0]
+    # Who asks for other methods alone has the class splits weighed by the record.
+    kept = Desk(store=desk.store, records=tmp_path)
+    record("splits", replace(wish, only=("proto", "match")), kept)
+    empty = Desk(store=str(tmp_path / "other.sqlite"), records=tmp_path)
+    one, two = describe_plan(["splits"], wish, empty)
+    assert one["cells"] == 0
+    assert one["what"].endswith(", recorded")
+    assert two == second | {"stored": 0, "left": second["cells"]}
+    all_of_it = describe_plan(["splits"], replace(wish, only=("rfs", "proto")), empty)
+    assert [row["left"] for row in all_of_it] == [4 * 12]
+    # A row that was stopped earlier than the others leaves those that all of them have.
+    path = tmp_path / "splits--quick.csv"
+    text = path.read_text(encoding="utf-8")
+    last = re.search(r" 3:[0-9.]+", text)
+    assert last is not None
+    path.write_text(text.replace(last[0], "", 1), encoding="utf-8")
+    (item,) = recall("splits", replace(wish, only=("proto", "match")), tmp_path)
+    weighed = weigh(item, paper_numbers("cub"))
+    assert weighed is not None
+    assert set(weighed.weights) == {0, 1, 2}
     # The tables print the same means.
     means = likely_means("cub", wish, desk)
     assert means["RFS", 0.3] == pytest.approx(rows["RFS", "likely"]["0.3"])

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from fewview.engine._registry import create
 from fewview.evaluate import Grid
@@ -104,6 +105,21 @@ def test_a_table_from_records_needs_no_data(desk: Desk) -> None:
     assert {row["method"] for row in few.rows if isinstance(row["ours"], float)} == {"Match"}
 
 
+def test_rounded_products_are_told(desk: Desk, tmp_path: Path) -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        other = replace(desk, store=str(tmp_path / "b.sqlite"))
+        (computed,) = gather_all("cub", Wish(only=("match",)), other)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert computed.rounded == ["Match"]
+    record("cub", Wish(), desk)
+    record("cub", Wish(only=("match",)), other)
+    sheet = make("cub", Wish(), replace(desk, recorded=True), "x")
+    assert isinstance(sheet, Sheet)
+    assert "Match: factors of float32 products were rounded to TF32" in sheet.notes
+
+
 def test_nothing_of_a_sample_or_an_episode_is_recorded(desk: Desk) -> None:
     record("cub", Wish(), desk)
     for row in read_rows(desk.records / "cub.csv"):
@@ -133,6 +149,17 @@ def test_a_new_row_replaces_its_own_and_no_other(
     record("cub", Wish(), desk)
     assert {row["label"] for row in read_rows(path)} == {"Match"}
     assert len(read_json(desk.records / SETTINGS)) == 1
+
+
+def test_rows_of_data_sets_that_are_not_here_stay(desk: Desk) -> None:
+    """The study still has them, only not on this machine."""
+    record("cub", Wish(), desk)
+    path = desk.records / "cub.csv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    other = [line.replace(",digits,digits,", ",orl,orl,") for line in lines[1:]]
+    path.write_text("\n".join([*lines, *other]) + "\n", encoding="utf-8")
+    assert "4 rows recorded, 8 of 8" in record("cub", Wish(), desk)
+    assert path.read_text(encoding="utf-8").splitlines() == [*lines, *other]
 
 
 def test_rows_with_cells_missing_are_not_recorded(
@@ -166,6 +193,24 @@ def test_what_is_not_recorded_says_what_to_type(tmp_path: Path) -> None:
     assert isinstance(sheet, Sheet)
     assert "nothing is recorded for animal" in sheet.notes[0]
     assert "cell array X" in sheet.notes[1]  # how to get the data
+
+
+def test_methods_that_a_record_does_not_have_are_an_error(desk: Desk, tmp_path: Path) -> None:
+    record("cub", Wish(), desk)
+    with pytest.raises(FewviewError, match="recorded are match, proto"):
+        recall("cub", Wish(only=("rfs",)), desk.records)
+    kept = {"title": "t", "columns": ["panel"], "protocol": "p", "versions": "v", "notes": [],
+            "rows": [{"panel": "Concat"}, {"panel": "CPM"}], "summary": [], "command": "c",
+            "device": "cpu", "computed": "2026-01-01"}  # fmt: skip
+    for name in ("figure3", "figure6"):
+        write_json(tmp_path / f"{name}.json", kept)
+    shown = Desk(recorded=True, records=tmp_path)
+    for name, method in (("figure3", "tim"), ("figure6", "proto")):
+        with pytest.raises(FewviewError, match=f"--only {method} is none of its methods"):
+            make(name, Wish(only=(method,)), shown, "x")
+    sheet = make("figure3", Wish(only=("cpm",)), shown, "x")
+    assert isinstance(sheet, Sheet)
+    assert sheet.rows == [{"panel": "CPM"}]
 
 
 def test_an_older_version_is_named(desk: Desk) -> None:

@@ -270,7 +270,7 @@ def test_values_are_written_as_the_paper_does() -> None:
 def test_a_fixed_class_split_has_no_range() -> None:
     assert summarise([]) == "nothing to compare"
     assert summarise([{"difference": -1.0}, {"difference": 2.0}]) == (
-        "one fixed class split, so there is no range over class splits; mean absolute difference "
+        "one class split, so there is no range over class splits; mean absolute difference "
         "1.50 points over 2 cells"
     )
 
@@ -928,7 +928,7 @@ def test_nearest_anchors() -> None:
 
 def test_figure3(tmp_path: Path) -> None:
     clouds = {"Concat": cloud(0), "UGDA": cloud(1, 8)}
-    picture = draw_figure3(clouds, "birds200", 2, 4, "the command", {"CPM": "failed: oh"})
+    picture = draw_figure3(clouds, "birds200", 2, "one task", "the command", {"CPM": "failed: oh"})
     check_picture(picture, tmp_path)
     notes = {row["panel"]: row["note"] for row in picture.sheet.rows}
     assert len(notes) == 7

@@ -80,6 +80,12 @@ class Contract(Parameters, ABC):
         """Learn from the scaled base set; nothing by default."""
         return State()
 
+    def prepare_each(
+        self, base: MultiViewData, tasks: Sequence[TaskSpec], seed: int
+    ) -> list[State]:
+        """`prepare` for several tasks; a method that trains networks may do so for all at once."""
+        return [self.prepare(base, task, seed) for task in tasks]
+
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """The same tasks with one view `latent`; by default the padded views side by side."""
         support, query = batch.concatenated()
@@ -542,23 +548,28 @@ def _learn_key(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashabl
 @cached(LRUCache(16), key=_learn_key, lock=Lock())
 def learn_base(method: Contract, base: MultiViewData, task: TaskSpec) -> Prepared:
     """Scale a base set and let a method learn from it; the same question is answered once."""
+    return learn_together(method, base, (task,))[0]
+
+
+def learn_together(
+    method: Contract, base: MultiViewData, tasks: Sequence[TaskSpec]
+) -> list[Prepared]:
+    """What a method learns from a base set for several tasks, with its share of the seconds."""
     start = perf_counter()
     labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
     keep = method.tags.reads_empty_cells
     scaling, rows = scale_base(base, method.row_scaling, method.dtype, keep)
-    state = method.prepare(rows, task, method.random_state)
-    if not isinstance(state, State):
-        raise TypeError(
-            f"{type(method).__name__}.prepare gave a {type(state).__name__}; it must give a State: "
-            "a frozen dataclass under it, of tensors and plain values"
-        )
-    return Prepared(
-        scaling=scaling,
-        base_means=_view_means(rows, method.torch_dtype, method.torch_device),
-        state=state.to(method.torch_device, method.torch_dtype),
-        reference=base[:0],
-        seconds=perf_counter() - start,
-    )
+    states = method.prepare_each(rows, tasks, method.random_state)
+    for state in states:
+        if not isinstance(state, State):
+            raise TypeError(
+                f"{type(method).__name__}.prepare gave a {type(state).__name__}; it must give a "
+                "State: a frozen dataclass under it, of tensors and plain values"
+            )
+    means = _view_means(rows, method.torch_dtype, method.torch_device)
+    states = [state.to(method.torch_device, method.torch_dtype) for state in states]
+    seconds = (perf_counter() - start) / len(tasks)
+    return [Prepared(scaling, means, state, base[:0], seconds) for state in states]
 
 
 @cached(

@@ -6,6 +6,7 @@ The networks' own pieces (weights, steps, losses) are in `numerics/_networks.py`
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +17,7 @@ from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, follow_preset
 from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._batch import EpisodeBatch, map_tensors
 from fewview.numerics._distances import class_means, squared_distances
 from fewview.numerics._networks import all_samples, masked_base
 from fewview.numerics._padding import KEEPING, PADDINGS, fill
@@ -132,12 +133,27 @@ class TrainedMethod(Method):
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> State:
         """Unless they are trained in the task, train the networks on these samples."""
+        return self.prepare_each(base, (task,), seed)[0]
+
+    def prepare_each(
+        self, base: MultiViewData, tasks: Sequence[TaskSpec], seed: int
+    ) -> list[State]:
+        """Train the networks of all tasks at once, each on samples with its own views missing."""
         if self.train_on == "episode":
-            return State()
-        views, mask = self._filled(base, *self.base_samples(base, task, seed))
+            return [State() for _ in tasks]
+        found = [self._filled(base, *self.base_samples(base, task, seed)) for task in tasks]
+        views = [torch.cat(parts) for parts in zip(*(views for views, _ in found), strict=True)]
+        mask = torch.cat([mask for _, mask in found])
+        seeds = torch.full((len(tasks),), seed, device=self.torch_device)
         with torch.enable_grad():
-            seeds = torch.tensor([seed], device=self.torch_device)
-            return self.train_on_base(base, views, mask, seeds)
+            trained = self.train_on_base(base, views, mask, seeds)
+        if len(tasks) == 1:
+            return [trained]
+        return [_of_task(trained, place) for place in range(len(tasks))]
+
+    def trainings_at_once(self, n_samples: int, dims: tuple[int, ...]) -> int:
+        """How many missing rates `prepare_each` should be given, where it trains for every one."""
+        return 1
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> State:
         """With `train_on="unlabelled"`, train the networks on all samples there are."""
@@ -184,6 +200,11 @@ class TrainedMethod(Method):
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Nearest prototype in the space of the networks."""
         return prototype_scores(self.embed(batch, state), self.metric)
+
+
+def _of_task(state: State, place: int) -> State:
+    """The networks of one of several tasks, whose tensors are [tasks, ...]."""
+    return map_tensors(state, lambda whole: whole[place : place + 1].clone())
 
 
 def with_codes(batch: EpisodeBatch, codes: Tensor) -> EpisodeBatch:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -25,8 +25,10 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fewview._version import __version__
+from fewview.engine._contract import learn_together
 from fewview.engine._method import Method
 from fewview.engine._state import Work
+from fewview.engine._trained import TrainedMethod
 from fewview.episodes._sampler import EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import (
@@ -49,6 +51,8 @@ from fewview.samples._data import MultiViewData
 TASK = ("way", "shot", "queries", "query_counts", "eta")
 # Most base sets that are learnt from at once, ahead of the batches that need them.
 AHEAD = 4
+# Name, among versions, of how exact products are where that is not as usual.
+PRODUCTS = "float32_products"
 Choices = dict[str, dict[str, Any]]
 Tell = Callable[[str], None]  # takes messages for people
 
@@ -92,12 +96,13 @@ class Workbench:
         told: list[tuple[str, float]] = []
 
         def works() -> Iterator[Work]:
-            for asked in chain([first], self._ask_ahead(cells[1:])):
+            for asked in chain(first, self._ask_ahead(others)):
                 told.append((asked.chosen, asked.seconds_base))
                 yield asked.work
 
-        first = self._ask(cells[0])
-        answered = first.method.score_in_batches(works())
+        unit, *others = (list(found) for _, found in groupby(cells, key=lambda c: c.base_classes))
+        first = self._ask(unit)
+        answered = first[0].method.score_in_batches(works())
         for number, parts in groupby(answered, key=lambda part: part.number):
             metrics, said, labels, seconds = [], [], [], 0.0
             for part in parts:
@@ -119,31 +124,45 @@ class Workbench:
                 answers=Answers(torch.cat(said).numpy(), np.concatenate(labels)) if keep else None,
             )
 
-    def _ask(self, cell: Cell) -> _Asked:
-        """Prepare for a cell, and draw its tasks."""
-        data, base_data = self.materials(cell)
+    def _ask(self, cells: Sequence[Cell]) -> list[_Asked]:
+        """Prepare for cells of one class split, and draw their tasks."""
+        data, base_data = self.materials(cells[0])
+        novel = self._rows(data, cells[0].novel)
+        base = self._rows(base_data, cells[0].base_classes)
+        method = self._method(cells[0].method)
         missing = missing_rule(self.grid.missing, data)
-        task = TaskSpec(missing=missing, **{name: getattr(cell, name) for name in TASK})
-        novel = self._rows(data, cell.novel)
-        base = self._rows(base_data, cell.base_classes)
-        method = self._method(cell.method)
+        tasks = [
+            TaskSpec(missing=missing, **{name: getattr(cell, name) for name in TASK})
+            for cell in cells
+        ]
         seconds_base, chosen = 0.0, ""
-        if cell.tune:
-            method, chosen, seconds_base = self._tuned(cell, method, base, task)
-        prepared = method.prepare_for(base, novel, task)
-        sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
-        return _Asked(
-            method,
-            Work(novel, sampler.draw(cell.start, cell.stop), prepared),
-            ",".join(filter(None, (chosen, method.describe_choice(prepared.state)))),
-            seconds_base + prepared.seconds,
-        )
+        if cells[0].tune:
+            method, chosen, seconds_base = self._tuned(cells[0], method, base, tasks[0])
+        if len(cells) > 1 and _trained_together(method, base) > 1:
+            prepared = learn_together(method, base, tasks)
+        else:
+            prepared = [method.prepare_for(base, novel, task) for task in tasks]
+        return [
+            _Asked(
+                method,
+                Work(
+                    novel,
+                    EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset).draw(
+                        cell.start, cell.stop
+                    ),
+                    learnt,
+                ),
+                ",".join(filter(None, (chosen, method.describe_choice(learnt.state)))),
+                seconds_base + learnt.seconds,
+            )
+            for cell, task, learnt in zip(cells, tasks, prepared, strict=True)
+        ]
 
-    def _ask_ahead(self, cells: Sequence[Cell]) -> Iterator[_Asked]:
+    def _ask_ahead(self, units: Sequence[Sequence[Cell]]) -> Iterator[_Asked]:
         """Prepare for the next base sets while the device is busy with the last ones."""
-        units = [list(unit) for _, unit in groupby(cells, key=lambda cell: cell.base_classes)]
         if len(units) < 2:
-            yield from map(self._ask, cells)
+            for unit in units:
+                yield from self._ask(unit)
             return
         cores = os.cpu_count() or 1
         count = max(1, min(AHEAD, cores // 2))
@@ -151,29 +170,41 @@ class Workbench:
         pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(each,))
         try:
             with pool, threadpool_limits(each):  # all of them together have the cores
-                waiting = deque(pool.submit(list, map(self._ask, unit)) for unit in units[:count])
-                for unit in [*units[count:], *[None] * count]:
-                    if not waiting:
-                        break
+                waiting = deque(pool.submit(self._ask, unit) for unit in units[:count])
+                later = iter(units[count:])
+                while waiting:
                     yield from waiting.popleft().result()
-                    if unit is not None:
-                        waiting.append(pool.submit(list, map(self._ask, unit)))
+                    waiting.extend(pool.submit(self._ask, unit) for unit in islice(later, 1))
         finally:
             torch.set_num_threads(usual)
 
     def panels(self, cells: Sequence[Cell]) -> list[list[Cell]]:
         """Cells that go through batches together, in the order of their first ones.
 
-        Those of one data set, method and shape of tasks: class splits, missing rates and seeds. A
-        method whose tasks do not join, and one whose settings are chosen, has cells of their own.
+        Those of one data set, method and shape of tasks: class splits, missing rates and seeds. Of
+        a method that trains networks for every missing rate, those of a class split, as many as it
+        trains at once. A method whose tasks do not join, and one whose settings are chosen, has
+        cells of their own.
         """
         found: dict[Hashable, list[Cell]] = {}
         for cell in cells:
-            joins = not cell.tune and self._method(cell.method).joins
+            method = self._method(cell.method)
             shape = tuple(getattr(cell, name) for name in TASK if name != "eta")
-            key = (cell.data_checksum, cell.method, shape) if joins else cell.hash
-            found.setdefault(key, []).append(cell)
-        return list(found.values())
+            key: tuple[Hashable, ...] = (cell.data_checksum, cell.method, shape)
+            most = None
+            if cell.tune:
+                key = (cell.hash,)
+            elif not method.joins:
+                base = self._rows(self.materials(cell)[1], cell.base_classes)
+                most = _trained_together(method, base)
+                key = (*key, cell.base_checksum, cell.base_classes, cell.novel)
+            panel = found.setdefault(key, [])
+            if most is not None and len(panel) == most:
+                found[(*key, cell.hash)] = panel  # it is full
+                panel = found[key] = []
+            panel.append(cell)
+        place = {cell.hash: index for index, cell in enumerate(cells)}
+        return sorted(found.values(), key=lambda panel: place[panel[0].hash])
 
     def attempt(self, cells: Sequence[Cell]) -> Iterator[Event]:
         """Compute cells together; a breakdown of the method becomes a failure of its cell."""
@@ -236,6 +267,14 @@ def choice_key(cell: Cell) -> str:
     return content_hash(kept)
 
 
+def _trained_together(method: Method, base: MultiViewData) -> int:
+    """How many missing rates a method that trains networks for every one trains at once."""
+    alone = method.tags.learns_novel or not method.tags.prepare_depends_on
+    if alone or not isinstance(method, TrainedMethod):
+        return 1
+    return method.trainings_at_once(len(base), tuple(base.view_dims.values()))
+
+
 def versions() -> str:
     """Versions of what results may depend on, and the number of threads, as JSON."""
     import numpy
@@ -244,4 +283,7 @@ def versions() -> str:
 
     found = {module.__name__: module.__version__ for module in (numpy, scipy, sklearn, torch)}
     found |= {"fewview": __version__, "python": platform.python_version()}
+    products = torch.get_float32_matmul_precision()
+    if products != "highest":
+        found[PRODUCTS] = products  # TF32 on a GPU, if "high"
     return json.dumps(found | {"threads": torch.get_num_threads()}, sort_keys=True)

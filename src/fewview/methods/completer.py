@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations, permutations
 from typing import Any, ClassVar, cast
 
@@ -23,7 +24,14 @@ from fewview.engine._state import State, Tags
 from fewview.engine._trained import TRAIN_ON, TrainedMethod, with_codes
 from fewview.episodes._task import TaskSpec
 from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
-from fewview.numerics._networks import all_samples, descend, draw_weights, masked_mean_square, tell
+from fewview.numerics._networks import (
+    Replay,
+    all_samples,
+    descend,
+    draw_weights,
+    masked_mean_square,
+    tell,
+)
 from fewview.numerics._optimise import make_adam
 from fewview.numerics._tensor_draws import raw, streams, uniform
 from fewview.samples._data import MultiViewData
@@ -144,7 +152,7 @@ class Networks(State):
 
     def predict(self, codes: Tensor, counted: Tensor | None) -> Tensor:
         """Predicted codes [tasks, pairs, n, code] of the second view of every ordered pair."""
-        x = codes[:, [pair[0] for pair in ordered_pairs(codes.shape[1])]]
+        x = codes[:, _columns(ordered_pairs(codes.shape[1]), codes.device)[0]]
         for layer in self.predictors:
             x = layer(x, counted)
         return torch.softmax(x, -1)
@@ -153,6 +161,19 @@ class Networks(State):
 def ordered_pairs(n_views: int) -> list[tuple[int, int]]:
     """All ordered pairs of different views."""
     return list(permutations(range(n_views), 2))
+
+
+def _columns(pairs: Sequence[tuple[int, int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """First and second of every pair, to index with."""
+    return _kept(tuple(one for one, _ in pairs), device), _kept(tuple(b for _, b in pairs), device)
+
+
+@lru_cache(maxsize=256)
+def _kept(
+    values: tuple[float, ...], device: torch.device, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Constants on a device, brought there once."""
+    return torch.tensor(values, device=device, dtype=dtype)
 
 
 def contrastive_loss(one: Tensor, two: Tensor, counted: Tensor, alpha: float = ALPHA) -> Tensor:
@@ -212,8 +233,8 @@ def completer_loss(
     parts = {"reconstruction": made}
     if n_views == 1:
         return made, parts
-    left, right = map(list, zip(*combinations(range(n_views), 2), strict=True))
-    weights = x.new_tensor(pair_weights(n_views, graph))
+    left, right = _columns([*combinations(range(n_views), 2)], x.device)
+    weights = _kept(tuple(pair_weights(n_views, graph)), x.device, x.dtype)
     both = observed[:, left] * observed[:, right]
     contrast = contrastive_loss(codes[:, left], codes[:, right], both, alpha)
     parts["contrastive"] = (contrast * weights).sum(1)
@@ -222,12 +243,12 @@ def completer_loss(
         return loss, parts
     share = 1.0 if n_views == 2 else 1.0 / n_views
     ordered = ordered_pairs(n_views)
-    source, target = map(list, zip(*ordered, strict=True))
+    source, target = _columns(ordered, x.device)
     both = observed[:, source] * observed[:, target]
     error = networks.predict(codes, both) - codes[:, target]
     errors = masked_mean_square(error, both, codes.shape[-1])
     if graph == "core":
-        errors = errors * x.new_tensor([float(0 in pair) for pair in ordered])
+        errors = errors * _kept(tuple(float(0 in p) for p in ordered), x.device, x.dtype)
     parts["prediction"] = ERROR_WEIGHT * share * errors.sum(1)
     return loss + parts["prediction"], parts
 
@@ -322,22 +343,26 @@ def train(
     # Where epochs are cut short, the warm-up is cut in proportion.
     warm_up = how.warm_up * epochs / how.epochs
     least = least_loss(len(widths), how.code, how.graph, how.alpha)
+
+    def step(rows: Tensor, states: Tensor | None, predict: bool) -> dict[str, Tensor]:
+        index = rows[:, None, :].expand(-1, x.shape[1], -1)
+        part = x.gather(2, index[..., None].expand(-1, -1, -1, x.shape[-1]))
+        seen = observed.gather(2, index)
+        if states is not None:
+            seen = redrawn(seen, states)
+            part = part * seen[..., None]
+        loss, parts = completer_loss(networks, part, seen, sizes, predict, how.graph, how.alpha)
+        descend(adam, loss)
+        return {"loss": loss.detach()} | {k: v.detach() for k, v in parts.items()}
+
+    take = Replay(step)
     for epoch in range(epochs):
         losses = []
         order = raw(streams(seeds, "completer", "order", epoch), n).argsort(dim=-1, stable=True)
         # Parts of nearly equal length: a short rest would make poor statistics.
         for number, rows in enumerate(order.tensor_split(math.ceil(n / how.batch), dim=1)):
-            index = rows[:, None, :].expand(-1, x.shape[1], -1)
-            part = x.gather(2, index[..., None].expand(-1, -1, -1, x.shape[-1]))
-            seen = observed.gather(2, index)
-            if redraw:
-                seen = redrawn(seen, streams(seeds, "completer", "masks", epoch, number))
-                part = part * seen[..., None]
-            loss, parts = completer_loss(
-                networks, part, seen, sizes, epoch >= warm_up, how.graph, how.alpha
-            )
-            descend(adam, loss)
-            losses.append({"loss": loss.detach()} | {k: v.detach() for k, v in parts.items()})
+            states = streams(seeds, "completer", "masks", epoch, number) if redraw else None
+            losses.append(take(rows.contiguous(), states, epoch >= warm_up))
         means = {key: torch.stack([part[key] for part in losses]).mean(0) for key in losses[0]}
         for key in {"loss", "contrastive"} & set(means):
             means[key] = means[key] - least
@@ -461,13 +486,29 @@ class COMPLETER(TrainedMethod):
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Activations; when trained in the task also networks and their moments."""
-        n, views, widest = n_support + n_query, len(dims), max(dims)
-        width, code = (self.settings()[name] for name in ("width", "code"))
-        values = n * views * (3 * widest + 8 * width + 8 * code * max(1, views - 1))
+        values = self._values(n_support + n_query, dims)
         if self.train_on == "episode":
-            layers = 2 * (widest * width + 2 * width * width + width * code)
-            values = 6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code)
-        return int(values) * self.torch_dtype.itemsize
+            values = self._training_values(values, dims)
+        return values * self.torch_dtype.itemsize
+
+    def trainings_at_once(self, n_samples: int, dims: tuple[int, ...]) -> int:
+        """As many as a batch of tasks may take memory."""
+        values = self._values(min(n_samples, self.settings()["batch"]), dims)
+        values = self._training_values(values, dims) + n_samples * len(dims) * max(dims)
+        return max(1, int(self.batch_bytes // (values * self.torch_dtype.itemsize)))
+
+    def _values(self, n: int, dims: tuple[int, ...]) -> int:
+        """Numbers that n samples take on their way through the networks."""
+        views, settings = len(dims), self.settings()
+        each = 3 * max(dims) + 8 * settings["width"] + 8 * settings["code"] * max(1, views - 1)
+        return int(n * views * each)
+
+    def _training_values(self, values: int, dims: tuple[int, ...]) -> int:
+        """The same with gradients, and networks with theirs and their moments."""
+        views, settings = len(dims), self.settings()
+        width, code = settings["width"], settings["code"]
+        layers = 2 * (max(dims) * width + 2 * width * width + width * code)
+        return int(6 * values + 5 * views * (layers + 6 * (views - 1) * 2 * code * code))
 
     def base_samples(
         self, base: MultiViewData, task: TaskSpec, seed: int

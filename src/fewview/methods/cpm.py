@@ -431,9 +431,10 @@ class CPM(TrainedMethod):
     ) -> Decoders:
         """The networks alone: latent vectors of base samples are not needed again."""
         codes = torch.as_tensor(base.codes, device=self.torch_device)
-        members = torch.nn.functional.one_hot(codes, len(base.classes))[None].to(views[0].dtype)
+        members = torch.nn.functional.one_hot(codes, len(base.classes)).to(views[0].dtype)
         samples = Samples.of(views, mask, base.view_names, views)
         how = gather_options(Training, self, self.settings())
+        members = members.expand(len(seeds), -1, -1)
         return train(samples, members, seeds, how, self._adversary(samples, seeds))[0]
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:

@@ -208,7 +208,10 @@ def make_adam(
     """
     if not all(parameter.is_contiguous() for parameter in parameters):
         raise ValueError("Adam moves whole tensors, not views of them")
-    return torch.optim.Adam(list(parameters), lr=learning_rate, betas=betas, fused=True)
+    recorded = bool(parameters) and parameters[0].device.type == "cuda"  # steps can be (`Replay`)
+    return torch.optim.Adam(
+        list(parameters), lr=learning_rate, betas=betas, fused=True, capturable=recorded
+    )
 
 
 def take_step(optimiser: torch.optim.Adam, gradients: Sequence[Tensor | None]) -> None:

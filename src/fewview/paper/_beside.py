@@ -206,6 +206,8 @@ def _remarks(
     if computed & {*TRAINED}:
         sizes = {"paper": "published sizes", "fast": "smaller than published; see --preset paper"}
         out.append(f"{', '.join(TRAINED)} train networks: {sizes[wish.sizes]}")
+    if rounded := dict.fromkeys(label for item in gathered for label in item.rounded):
+        out.append(f"{', '.join(rounded)}: factors of float32 products were rounded to TF32")
     if {"CPM", "CPM-GAN"} <= computed:
         out.append(
             "CPM-GAN has the numbers of CPM: gaps are filled as the paper says, so no view lacks "
@@ -227,7 +229,7 @@ def summarise(rows: Sequence[Row]) -> str:
         return "nothing to compare"
     mean = f"mean absolute difference {sum(gaps) / len(gaps):.2f} points over {len(gaps)} cells"
     if not judged:
-        return f"one fixed class split, so there is no range over class splits; {mean}"
+        return f"one class split, so there is no range over class splits; {mean}"
     return (
         f"the paper's number lies inside our range over class splits in {sum(judged)} of "
         f"{len(judged)} cells; {mean}"

@@ -25,9 +25,11 @@ from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress, describe_seconds
 from fewview.evaluate._runner import run
+from fewview.evaluate._workbench import PRODUCTS
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.paper._likely_splits import following_parts
+from fewview.paper._printed import METHODS
 from fewview.paper._recorded import (
     FOLDER,
     IDENTITY,
@@ -39,11 +41,12 @@ from fewview.paper._recorded import (
     read,
     read_json,
     read_rows,
+    stale,
     told,
     with_short_names,
     write,
 )
-from fewview.paper._studies import Part, Wish, parts_of
+from fewview.paper._studies import WEIGHING, Part, Wish, parts_of
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE, Store
 from fewview.results._summaries import summarise_planned
@@ -151,6 +154,12 @@ class Gathered:
         return {result.versions for result in self.results.values()}
 
     @property
+    def rounded(self) -> list[Any]:
+        """Labels of methods whose products of float32 were less exact (see `versions`)."""
+        found = {r.cell.method for r in self.results.values() if PRODUCTS in r.versions}
+        return [label for label, text in self.part.methods.items() if text in found]
+
+    @property
     def task(self) -> Row | None:
         """Data set, way, shot, queries, and whether there is one fixed class split."""
         names = ("dataset", "way", "shot", "queries", "fixed")
@@ -184,6 +193,12 @@ class Recalled(Gathered):
         """Versions recorded with the results, as JSON."""
         found = (self.runs.get(row["run"], {}).get("versions", {}) for row in self.recorded)
         return {json.dumps(versions, sort_keys=True) for versions in found}
+
+    @property
+    def rounded(self) -> list[Any]:
+        """Labels of methods whose products of float32 were less exact (see `versions`)."""
+        runs = {key for key, run in self.runs.items() if PRODUCTS in run.get("versions", {})}
+        return list(dict.fromkeys(row["label"] for row in self.recorded if row["run"] in runs))
 
     @property
     def task(self) -> Row | None:
@@ -273,8 +288,29 @@ def gather_all(name: str, wish: Wish, desk: Desk) -> list[Gathered]:
     if desk.recorded:
         return list(recall(name, wish, desk.records))
     with kept_workers():
-        first = [gather(part, desk) for part in parts_of(name, wish)]
-        return first + [gather(part, desk) for part in following_parts(name, wish, first)]
+        return _found(name, wish, desk, gather)
+
+
+def _found(
+    name: str, wish: Wish, desk: Desk, find: Callable[[Part, Desk], Gathered]
+) -> list[Gathered]:
+    """The parts of a name, and those that follow from their results.
+
+    What weighs class splits is taken from the record where `--only` asks for other methods alone.
+    """
+    known: dict[tuple[Any, ...], Gathered] = {}
+    weighing = {METHODS[method] for method in WEIGHING}
+    if name == "splits" and wish.only and not weighing & set(wish.only):
+        usual = replace(wish, only=())
+        rows = read(name, usual, desk.records)
+        current = not stale((row for row in rows if row["role"] == "candidates"), desk.records)
+        known = {
+            item.part.tag: item
+            for item in (recall(name, usual, desk.records) if rows and current else ())
+            if item.part.role == "candidates" and set(item.part.methods) == set(WEIGHING)
+        }
+    first = [known.get(part.tag) or find(part, desk) for part in parts_of(name, wish)]
+    return first + [find(part, desk) for part in following_parts(name, wish, first)]
 
 
 class NoResultsError(FewviewError):
@@ -323,11 +359,14 @@ def lacking(gathered: Sequence[Gathered], wish: Wish) -> list[str]:
 
 def recall(name: str, wish: Wish, folder: Path = FOLDER) -> list[Recalled]:
     """The recorded parts of a name; nothing recorded is an error that says what to type."""
-    rows = [
-        row
-        for row in read(name, wish, folder)
-        if not wish.only or row["method"].partition(":")[0] in wish.only
-    ]
+    every = read(name, wish, folder)
+    names = {row["method"].partition(":")[0] for row in every}
+    if every and wish.only and not names & set(wish.only):
+        raise NoResultsError(
+            f"{name}: nothing is recorded for --only {','.join(wish.only)}; recorded are "
+            f"{', '.join(sorted(names))}. If it has other methods, --compute computes them"
+        )
+    rows = [row for row in every if not wish.only or row["method"].partition(":")[0] in wish.only]
     if not rows:
         raise not_recorded(name, wish, folder)
     runs = read_json(folder / RUNS)
@@ -337,6 +376,8 @@ def recall(name: str, wish: Wish, folder: Path = FOLDER) -> list[Recalled]:
 def _same_part(row: Row) -> tuple[Any, ...]:
     """What rows of one part have in common."""
     own = tuple(row[name] for name in IDENTITY if name not in ("label", "eta"))
+    if row["role"] == "candidates":  # weighed together, by those that all rows have
+        return own
     return (*own, len(row["split_means"]), row["episodes"])
 
 
@@ -356,16 +397,18 @@ def _recalled(rows: tuple[Row, ...], runs: Mapping[str, Any]) -> Recalled:
 def record(name: str, wish: Wish, desk: Desk) -> str:
     """Write what the store has of a name into the folder of recorded results; say what was done.
 
-    Rows are recorded that have at least half of their class splits; a row tells which.
+    Rows are recorded that have at least a third of their class splits; a row tells which.
     """
     reader = replace(desk, compute=False, recorded=False)
-    gathered = gather_all(name, wish, reader)
-    # All that the study has, what was planned from its first results, and with --only what is there
-    # of other methods.
-    every = parts_of(name, replace(wish, only=()))
-    order = [key for part in every for key in _identities(part, planned(part.grid))]
+    gathered = [item for item in gather_all(name, wish, reader) if not isinstance(item, Recalled)]
+    # All that the study has, what was planned from its first results, and what is there of methods
+    # that --only leaves out or of data sets that are not here.
+    every = [(part, planned(part.grid)) for part in parts_of(name, replace(wish, only=()))]
+    order = [key for part, cells in every for key in _identities(part, cells)]
     order += [key for item in gathered for key in _identities(item.part, item.cells)]
-    order += [identity(row) for row in (read(name, wish, desk.records) if wish.only else ())]
+    here = {cell.dataset for _, cells in every for cell in cells}
+    kept = read(name, wish, desk.records)
+    order += [identity(row) for row in kept if wish.only or row["dataset"] not in here]
     order = list(dict.fromkeys(order))
     fresh, sources, short_of = recorded_rows(gathered, partial(command_of, wish))
     total = write(name, wish, fresh, order, sources, desk.records)
@@ -388,7 +431,7 @@ def recorded_rows(
         for row in item.rows:
             wanted = [c for c in item.cells if (c.method, c.eta) == (row["method"], row["eta"])]
             found = [item.results[c.hash] for c in wanted if c.hash in item.results]
-            if 2 * len(found) < len(wanted):  # says too little; else the row tells its splits
+            if 3 * len(found) < len(wanted):  # says too little; else the row tells its splits
                 too_few += 1
                 continue
             device = " and ".join(sorted({result.cell.device for result in found}))
@@ -503,11 +546,10 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
         parts, why = _parts_or_why(name, wish)
         if why:
             rows.append((name, 0, 0, 0, why))
-        found = [_look_up(part, desk) for part in parts]
-        found += [_look_up(part, desk) for part in following_parts(name, wish, found)]
-        for item in found:
+        for item in _found(name, wish, desk, _look_up) if parts else ():
             total, there = len({cell.hash for cell in item.cells}), len(item.results)
-            rows.append((name, total, there, total - there, item.part.describe()))
+            kept = ", recorded" if isinstance(item, Recalled) else ""
+            rows.append((name, total, there, total - there, item.part.describe() + kept))
     return [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
 
 
@@ -525,12 +567,16 @@ def announce(names: Sequence[str], wish: Wish, desk: Desk) -> None:
     slower or faster than recorded those were.
     """
     lacking: dict[str, tuple[Cell, Grid]] = {}
+    there = 0
     for name in names:
-        for part in _parts_or_why(name, wish)[0]:
-            item = _look_up(part, desk)
-            lacking |= {c.hash: (c, part.grid) for c in item.cells if c.hash not in item.results}
+        parts, _ = _parts_or_why(name, wish)
+        for item in _found(name, wish, desk, _look_up) if parts else ():
+            grid = item.part.grid
+            lacking |= {c.hash: (c, grid) for c in item.cells if c.hash not in item.results}
+            there += len(item.results)
     if not lacking:
-        desk.progress.message("all cells are stored, nothing is computed")
+        if there:
+            desk.progress.message("all cells are stored, nothing is computed")
         return
     groups: dict[tuple[str, str], list[str]] = {}
     for key, (cell, _) in lacking.items():

@@ -26,7 +26,8 @@ before any other method was run on a likely split, is said in brackets:
 
 Weights are these likelihoods, adding up to one. Many splits have much the same rows, so the weight
 is spread, and what other methods give is a mean over likely splits with a spread of its own (25 of
-them with the tables' episodes, not 10 with more, since splits differ more than episodes). Where
+them with the tables' episodes, not 10 with more, since splits differ more than episodes; of sets
+with wide views ten episodes each, for the same reason and because they are slow). Where
 even the best split is far off (`p_value`), weights only rank what does not fit.
 """
 
@@ -42,7 +43,7 @@ from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from fewview.paper._printed import TRAINED, Printed, printed
-from fewview.paper._studies import WEIGHING, Part, Wish, asked_for, table_parts
+from fewview.paper._studies import WEIGHING, WIDE_EPISODES, Part, Wish, asked_for, table_parts
 
 PAPER_TASKS = 400
 SHARED = 0.75
@@ -169,9 +170,10 @@ def following_parts(name: str, wish: Wish, first: Sequence[Found]) -> list[Part]
             trained = any(method in TRAINED for method in part.methods)
             most = part.n_splits if wish.quick else MOST_TRAINED if trained else MOST
             splits = tuple(likely.top)[:most]
+            episodes = min(part.grid.episodes, WIDE_EPISODES.get(table, part.grid.episodes))
             out.append(replace(
                 part, role="likely splits",
                 methods={m: text for m, text in part.methods.items() if m not in WEIGHING},
-                grid=replace(part.grid, splits=splits),
+                grid=replace(part.grid, splits=splits, episodes=episodes),
             ))  # fmt: skip
     return asked_for(out, wish)

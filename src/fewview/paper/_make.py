@@ -31,7 +31,14 @@ from fewview.paper._recorded import (
 )
 from fewview.paper._sheets import Sheet
 from fewview.paper._studies import BEYOND, Wish
-from fewview.paper._task_figures import RECTIFIED, make_figure3, make_figure4, make_figure6
+from fewview.paper._task_figures import (
+    RECTIFIED,
+    asked_spaces,
+    make_figure3,
+    make_figure4,
+    make_figure6,
+    needs_ugda,
+)
 
 MAKERS: dict[str, Callable[[Wish, Desk, str], Sheet | Picture]] = {
     **{name: partial(make_table, name) for name in TABLES},
@@ -71,6 +78,10 @@ def _recorded_sheet(name: str, wish: Wish, desk: Desk, command: str) -> Sheet:
     kept = read_json(desk.records / f"{stem(name, wish)}.json")
     if not kept:
         raise not_recorded(name, wish, desk.records)
+    panels = asked_spaces(wish) if name == "figure3" else ()
+    if name == "figure6":
+        needs_ugda(name, wish)
+    kept["rows"] = [row for row in kept["rows"] if not panels or row["panel"] in panels]
     return Sheet(name=name, command=command, **{field: kept[field] for field in _SHEET})
 
 

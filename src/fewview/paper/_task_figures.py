@@ -43,10 +43,17 @@ from fewview.paper._pictures import (
     look,
     new_figure,
 )
-from fewview.paper._printed import SHORT
+from fewview.paper._printed import SHORT, TRAINED
 from fewview.paper._recorded import read_json, stem
 from fewview.paper._sheets import Sheet
-from fewview.paper._studies import MARGINAL, Wish, adam_solver, aggregator_methods, has_data
+from fewview.paper._studies import (
+    MARGINAL,
+    Wish,
+    adam_solver,
+    aggregator_methods,
+    has_data,
+    typed,
+)
 
 SPACES = {
     "Concat": "proto", "CPM": "cpm", "CPM-GAN": "cpm-gan", "COMPLETER": "completer",
@@ -65,16 +72,22 @@ CHUNK = 10  # tasks at once
 # ---------------------------------------------------------------------- figure 3
 
 
-def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
-    """Draw figure 3 on animal where it is present, else on birds200."""
-    asked = {
-        panel: text
-        for panel, text in SPACES.items()
-        if not wish.only or text.partition(":")[0] in wish.only
-    }
+def asked_spaces(wish: Wish) -> dict[str, str]:
+    """The panels of figure 3 that are wanted: name -> method."""
+    only = wish.only
+    asked = {p: text for p, text in SPACES.items() if not only or text.partition(":")[0] in only}
     if not asked:
         raise nothing_left("figure3", wish, SPACES.values())
+    return asked
+
+
+def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
+    """Draw figure 3 on animal where it is present, else on birds200."""
+    asked = asked_spaces(wish)
     dataset = "animal" if has_data("animal", wish) else "birds200"
+    # One task does not need the published sizes, which train for minutes on a GPU.
+    sizes = wish.preset or "fast"
+    asked |= {panel: typed(panel, dataset, sizes) for panel in asked if panel in TRAINED}
     stage = set_stage(dataset, 0.3, wish)
     known = method_names()
     clouds: dict[str, Cloud] = {}
@@ -90,21 +103,23 @@ def make_figure3(wish: Wish, desk: Desk, command: str) -> Picture:
             troubles[panel] = f"failed: {type(error).__name__}: {error}"
     if not clouds:
         raise NoResultsError(f"figure3: nothing to show: {troubles or 'no method is available'}")
-    return draw_figure3(
-        clouds, dataset, stage.task.way, stage.task.queries, command, troubles, desk.progress
+    told = (
+        f"task 0 of class split 0 of {dataset}, {stage.task.way}-way 1-shot, {stage.task.queries} "
+        f"queries per class; networks of the preset {sizes}"
     )
+    return draw_figure3(clouds, dataset, stage.task.way, told, command, troubles, desk.progress)
 
 
 def draw_figure3(
     clouds: Mapping[str, Cloud],
     dataset: str,
     way: int,
-    queries: int,
+    told: str,
     command: str,
     troubles: Mapping[str, str] = MappingProxyType({}),
     progress: Progress | None = None,
 ) -> Picture:
-    """Draw the panels; `troubles` say why a method has no cloud, "not available" otherwise."""
+    """Draw the panels; `told` says of what, `troubles` why a method has no cloud."""
     figure = new_figure(3.9)
     axes = figure.subplots(2, 4).ravel()
     rows: list[Row] = []
@@ -132,8 +147,8 @@ def draw_figure3(
         columns=("panel", "shown", "accuracy", "nearest_is_own", "note"),
         rows=rows,
         protocol=(
-            f"task 0 of class split 0 of {dataset}, {way}-way 1-shot, {queries} queries per class; "
-            "t-SNE (perplexity 30, PCA start, seed 0) of supports or anchors and queries together"
+            f"{told}; t-SNE (perplexity 30, PCA start, seed 0) of supports or anchors and queries "
+            "together"
         ),
         versions=versions_line((), versions()),
         command=command,
@@ -190,7 +205,7 @@ def follow(dataset: str, wish: Wish, count: int, progress: Progress) -> Way:
     return Way(np.concatenate(losses, axis=1), clouds)
 
 
-def _needs_ugda(name: str, wish: Wish) -> None:
+def needs_ugda(name: str, wish: Wish) -> None:
     """These figures are about UGDA alone."""
     if wish.only and "ugda" not in wish.only:
         raise nothing_left(name, wish, ["ugda"])
@@ -198,7 +213,7 @@ def _needs_ugda(name: str, wish: Wish) -> None:
 
 def make_figure4(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 4."""
-    _needs_ugda("figure4", wish)
+    needs_ugda("figure4", wish)
     gathered = gather_all("figure4", wish, desk)
     count = 2 if wish.quick else 8
     if desk.recorded:
@@ -410,7 +425,7 @@ def rectify(dataset: str, wish: Wish, n_tasks: int, progress: Progress | None = 
 
 def make_figure6(wish: Wish, desk: Desk, command: str) -> Picture:
     """Compute and draw figure 6."""
-    _needs_ugda("figure6", wish)
+    needs_ugda("figure6", wish)
     count = 20 if wish.quick else 100
     found = {dataset: rectify(dataset, wish, count, desk.progress) for dataset in RECTIFIED}
     return draw_figure6(found, command)
