@@ -429,9 +429,12 @@ def test_a_mean_of_the_task_is_another_mean_of_the_model() -> None:
 
 def test_only_classes_of_another_world_have_a_mean_of_their_own() -> None:
     _, near = far_tasks(0.0)
-    assert about_the_task(near) is near
+    members = torch.eye(3, dtype=torch.float64).expand(4, 3, 3)
+    weights = torch.eye(3, dtype=torch.float64).repeat(10, 1).expand(4, 30, 3)
+    assert about_the_task(near, members, weights) is near
     _, far = far_tasks(3.0)
-    found = about_the_task(far)
+    found = about_the_task(far, members, weights)
     assert float(found.query.norm()) < 0.7 * float(far.query.norm())
-    one = about_the_task(far.tasks(torch.tensor([False, True, False, False])))
+    chosen = torch.tensor([False, True, False, False])
+    one = about_the_task(far.tasks(chosen), members[chosen], weights[chosen])
     assert torch.allclose(one.query[0], found.query[1])  # whatever other tasks there are

@@ -393,24 +393,30 @@ def posterior(
     return Posterior(precision, shift)
 
 
-def about_the_task(evidence: Evidence) -> Evidence:
-    """The same tasks with class means expected around a mean of the task, where rows ask for one.
+def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evidence:
+    """The same tasks with class means expected around a mean of the task, where they ask for one.
 
     Classes of another world than the base classes (birds, where the base set has everything) all
     lie to one side of mu0. Were they expected around it, a class whose supports lack a view would
-    be thought far from where all rows have theirs. With z the mean of all rows in prior
-    coordinates, known in n of them, one class has |z|^2 = n on average and several have less; the
-    offset (1 - n / |z|^2) z, where that is positive, is what James and Stein (1961) keep of it.
+    be thought far from where all rows have theirs. In prior coordinates a class mean has a squared
+    length of one on average, and the mean of two or more at most half of that. Where the mean of
+    the classes, given supports and queries with some weights [T, N_Q, C], is longer, the task has
+    an offset: the share of the mean of all its rows that James and Stein (1961) would keep.
     """
-    ones = torch.ones_like(evidence.support[..., :1]), torch.ones_like(evidence.query[..., :1])
-    belief = posterior(evidence, *ones)
-    covariance = inverse(belief.precision[:, 0])[0]
-    mean = (covariance @ belief.shift[:, 0, :, None])[..., 0]  # [T, k]
-    known = mean.shape[1] - covariance.diagonal(dim1=1, dim2=2).sum(1)
-    kept = (1 - known / mean.square().sum(1).clamp(min=1e-12)).clamp(min=0)
+    means, known = _beliefs(posterior(evidence, members, weights))
+    length = means.mean(1).square().sum(-1) / known.mean(1).clamp(min=1e-12)
+    kept = (1 - 0.5 / length.clamp(min=1e-12)).clamp(min=0)
     if not bool((kept > 0).any()):
         return evidence
-    return evidence.shifted(kept[:, None] * mean)
+    ones = torch.ones_like(members[..., :1]), torch.ones_like(weights[..., :1])
+    return evidence.shifted(kept[:, None] * _beliefs(posterior(evidence, *ones))[0][:, 0])
+
+
+def _beliefs(belief: Posterior) -> tuple[Tensor, Tensor]:
+    """Means of beliefs, [T, C, k], and in how many coordinates something is known, [T, C]."""
+    covariance = inverse(belief.precision.flatten(0, 1))[0].reshape(belief.precision.shape)
+    mean = (covariance @ belief.shift[..., None])[..., 0]
+    return mean, mean.shape[-1] - covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
 def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, Tensor]:

@@ -197,7 +197,9 @@ def score_together(
     """Use the queries together where that is wanted and possible; calibrate."""
     if not together(scores.shape[1], rule):
         return settings.calibration * scores
-    given = (about_the_task(evidence), members, scores, settings, rule.n_iter)
+    weights = settings.temperature * torch.softmax(settings.temperature * scores, dim=-1)
+    evidence = about_the_task(evidence, members, weights)
+    given = (evidence, members, scores, settings, rule.n_iter)
     if settings.balance is not None:
         return settings.calibration * _rounds(*given, settings.balance)[0]
     even, bound_even = _rounds(*given, EVEN)
