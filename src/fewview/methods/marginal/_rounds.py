@@ -43,10 +43,11 @@ SETTLED = 0.1
 LOOSE = 1e-3
 # Two explanations of the queries are weighed in every task: class masses pulled this hard towards
 # equal ones, and shares learnt from the queries, with so many more queries in every class. The
-# second counts sigmoid(EVIDENCE log evidence ratio), where the evidence of either is its bound and what supports alone say of its answers: classes are not quite Gaussian, and many queries
-# of one class would rather be taken apart. Shares have a power, as the likelihood of queries has
-# one: at full power a class that few queries are sure of loses them all. Chosen on novel classes of
-# five development sets (docs/marginal.md).
+# second counts sigmoid(EVIDENCE log evidence ratio). To the bound of either is added what supports
+# alone say of its answers: classes are not quite Gaussian, and many queries of one class would
+# rather be taken apart. Shares have a power, as the likelihood of queries has one: at full power a
+# class that few queries are sure of loses them all. Chosen on novel classes of five development
+# sets (docs/marginal.md).
 EVEN = 0.9
 PSEUDO = 2.0
 POWER = 0.7
