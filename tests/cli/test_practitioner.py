@@ -322,7 +322,8 @@ def test_the_recommendation_says_how_sure_it_is() -> None:
 
     def pair(one: str, two: str, difference: float, half: float) -> dict[str, Any]:
         return {"one": one, "two": two, "difference": difference, "low": difference - half,
-                "high": difference + half}  # fmt: skip
+                "high": difference + half,
+                "verdict": "better" if difference > half else "open"}  # fmt: skip
 
     rows = [row("ugda", 90, 10), row("proto", 88, 1), row("concat-logistic", 80, 2)]
     pairs = [

@@ -607,8 +607,11 @@ def test_a_case_is_decided_by_the_paired_t_test() -> None:
     # With two splits t is 12.71 at least: 1.16 and 1 have t = 13.5, 1.2 and 1 have 11.
     assert conclude([case(1.16, 1.0)]).verdict == HOLDS
     assert conclude([case(1.2, 1.0)]).verdict == OPEN
-    # Without variance a difference is certain, and no difference is none.
-    assert conclude([case(1.0, 1.0)]).verdict == HOLDS
+    # Without variance signs alone count: 2 / 2^5 is above 0.05, 2 / 2^6 below.
+    assert conclude([case(*[1.0] * 5)]).verdict == OPEN
+    six = conclude([case(*[1.0] * 6)])
+    assert (six.verdict, six.p) == (HOLDS, 1 / 32)
+    # No difference is none.
     assert conclude([case(0.0, 0.0)]).verdict == OPEN
     assert conclude([case(0.3 - 0.1 - 0.2, 0.0)]).verdict == OPEN
 
@@ -706,12 +709,11 @@ def test_cases_without_data_are_counted() -> None:
 
 
 def curve(panel: str, values: dict[int, float]) -> Evidence:
-    """Three splits that differ by a point in opposite ways, so that a difference has t sqrt(3)."""
+    """Three splits: d points have t = d sqrt(3) among neighbours, 5 times that from 2nd to 4th."""
     return {
-        ("hyper", dataset, panel, value): {0: level, 1: level, 2: level}
-        | ({} if k % 2 else {0: level - 1, 2: level + 1})
+        ("hyper", dataset, panel, value): {k: level + (k - 1) * spread for k in range(3)}
         for dataset in NEIGHBOURS
-        for k, (value, level) in enumerate(values.items())
+        for (value, level), spread in zip(values.items(), (1.0, 0.0, 1.0, 0.2), strict=False)
     }
 
 
@@ -719,7 +721,7 @@ def curve(panel: str, values: dict[int, float]) -> Evidence:
     ("levels", "expected"),
     [
         ({0: 50.0, 100: 60.0, 200: 60.5}, OPEN),  # 1.5 to the end of 2 points, t = 2.6
-        ({0: 50.0, 100: 60.0, 150: 0.0, 200: 60.5}, HOLDS),  # no spread from 100 to 200
+        ({0: 50.0, 100: 60.0, 150: 0.0, 200: 60.5}, HOLDS),  # t = 13
         ({0: 53.0, 100: 60.0, 150: 0.0, 200: 60.0}, HOLDS),
         ({0: 56.0, 100: 60.0, 150: 0.0, 200: 60.0}, OPEN),  # 4 points, t above 2 is 3.46
         ({0: 59.0, 100: 60.0, 150: 0.0, 200: 60.0}, OPEN),
@@ -776,7 +778,7 @@ def test_base_class_claims() -> None:
 def test_loss_and_aggregator_claims() -> None:
     sets = ("cub_googlenet_doc2vec", "scene15")
     steps = np.arange(1, 31)[:, None]
-    tasks = np.array([[100.0, 101.0, 103.0, 99.0]])
+    tasks = np.array([[100.0, 101.0, 103.0, 99.0, 98.0, 102.0, 97.0, 104.0]])
 
     def judged(losses: np.ndarray) -> str:
         return verdict("aggregator-loss", {k: v for s in sets for k, v in
@@ -843,7 +845,7 @@ def test_evidence_is_read_from_results() -> None:
              lambda m, eta, split: 90 - 40 * eta + split - 10 * (m == "proto")),
         fake(part_of("scene15", {"Full ADSR": "ugda", "w/o L_ce + w/o L_se": "ugda:rectify=none"},
                      "ablation", ("scene15",)),
-             lambda m, eta, split: 60.0 if m == "ugda" else 50.0),
+             lambda m, eta, split: 60.0 + split / 10 if m == "ugda" else 50.0),
         fake(part_of("caltech102", BASE_METHODS, "base classes", (5, 3), (0.3,), 1),
              lambda m, eta, split: 44.0),
         fake(part_of("scene15", aggregator_methods("scene15"), "aggregator",

@@ -361,8 +361,8 @@ def test_only_methods_that_none_beats_are_efficient() -> None:
 def test_the_card_answers_under_conditions() -> None:
     def some(levels: dict[str, float], counts: str) -> list[Result]:
         return [
-            made([level, level + 0.01 * k], method=name, padding="base", query_counts=counts,
-                 **split_of(k))
+            made([level, level + 0.04 * k * (1 - level)], method=name, padding="base",
+                 query_counts=counts, **split_of(k))
             for name, level in levels.items() for k in range(5)
         ]  # fmt: skip
 

@@ -304,7 +304,7 @@ def _compare(
     compared = comparisons(found)
     left_out = dict.fromkeys(name for one in compared for name in one.left_out)
     if left_out and not quiet:
-        print(
+        say(
             "not compared everywhere, because class splits or missing rates are lacking: "
             + ", ".join(left_out)
         )

@@ -42,6 +42,7 @@ from fewview.paper._recorded import (
     read_json,
     read_rows,
     stale,
+    to_compute,
     told,
     with_short_names,
     write,
@@ -364,7 +365,7 @@ def recall(name: str, wish: Wish, folder: Path = FOLDER) -> list[Recalled]:
     if every and wish.only and not names & set(wish.only):
         raise NoResultsError(
             f"{name}: nothing is recorded for --only {','.join(wish.only)}; recorded are "
-            f"{', '.join(sorted(names))}. If it has other methods, --compute computes them"
+            f"{', '.join(sorted(names))}; {to_compute(name, wish)}, if {name} has it"
         )
     rows = [row for row in every if not wish.only or row["method"].partition(":")[0] in wish.only]
     if not rows:

@@ -93,11 +93,17 @@ def not_recorded(name: str, wish: Wish, folder: Path = FOLDER) -> FewviewError:
     chosen = f" --only {','.join(wish.only)}" if wish.only else ""
     there = sorted(found for found in listed(folder) if found.partition("--")[0] == name)
     known = f" (recorded: {', '.join(there)})" if there else ""
-    typed = " ".join(filter(None, (f"fewview reproduce {name}", options, chosen.strip())))
     return FewviewError(
         f"nothing is recorded for {name}{' ' if options else ''}{options}{chosen}{known}; "
-        f"'{typed} --compute' computes it here"
+        + to_compute(name, wish)
     )
+
+
+def to_compute(name: str, wish: Wish) -> str:
+    """What to type for results that are not recorded."""
+    chosen = f"--only {','.join(wish.only)}" if wish.only else ""
+    typed = " ".join(filter(None, (f"fewview reproduce {name}", options_of(wish), chosen)))
+    return f"'{typed} --compute' computes it here"
 
 
 # ---------------------------------------------------------------------- reading

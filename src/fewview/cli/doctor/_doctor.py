@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -98,13 +99,14 @@ def _try_all(full: bool) -> int:
     print("\ntrials")
     off = 0
     for trial in trials(full):
+        sys.stdout.flush()  # a trial may end the process
         start = perf_counter()
         try:
             found = trial.run()
         except Exception as error:  # whatever is broken must be told, with what to do
             off += 1
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            print(f"  {trial.name:<14}OFF: {reason}\n{'':<16}do: {trial.advice}", flush=True)
+            print_text(f"  {trial.name:<14}OFF: {reason}\n{'':<16}do: {trial.advice}", 16)
         else:
             print_text(f"  {trial.name:<14}ok, {found} ({perf_counter() - start:.1f} s)", 16)
     told = "everything works" if not off else f"{off} trial(s) are off; see 'do:' above"
