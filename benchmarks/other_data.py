@@ -23,6 +23,7 @@ import os
 from collections import defaultdict
 from itertools import product
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,14 @@ HEAD = """# Marginal on other data
 Made by `python benchmarks/other_data.py` from `benchmarks/results/other-data.json`; nothing here is
 written by hand. Accuracy in percent at missing rates 0 / 0.3 / 0.5 (ccle: the gaps it has), of
 Marginal, of itself without the queries (alone), and of the best rival in the best of three
-scalings, a choice that favours rivals ({rivals}).
+scalings, a choice that favours rivals.
 {splits} class splits of {episodes} tasks: differences of two points are often chance.
 
+Rivals: {rivals}. Methods that train networks, and four that are ten times slower (tim, alpha-tim,
+unem, concat-hgb), were not run here; the [leaderboard](leaderboard.md) has them.
+
 Stated values of Marginal were chosen on scene15, cub, newsgroups, movies617 and wikipedia; the
-other sets were not looked at for them. Classes of leaves100 are too small for unequal counts, so
+values were not chosen on other sets ([more](marginal.md)). Classes of leaves100 are too small for unequal counts, so
 its three kinds of queries are the same tasks.
 
 """
@@ -183,7 +187,11 @@ def page(records: list[dict[str, Any]]) -> str:
 def head_of(meta: dict[str, Any]) -> str:
     """What a reader must know before the numbers."""
     named = {**meta, "rivals": meta["rivals"].replace(",", ", ")}
-    return HEAD.format(**named)
+    parts = HEAD.format(**named).split("\n\n")
+    return "\n\n".join(
+        fill(part, 100, break_on_hyphens=False) if part.startswith("Rivals") else part
+        for part in parts
+    )
 
 
 def main() -> None:
