@@ -66,9 +66,9 @@ scalings, a choice that favours rivals.
 Rivals: {rivals}. Methods that train networks, and four that are ten times slower (tim, alpha-tim,
 unem, concat-hgb), were not run here; the [leaderboard](leaderboard.md) has them.
 
-Stated values of Marginal were chosen on scene15, cub, newsgroups, movies617 and wikipedia; the
-values were not chosen on other sets ([more](marginal.md)). Classes of leaves100 are too small for unequal counts, so
-its three kinds of queries are the same tasks.
+Stated values of Marginal were chosen on scene15, cub, newsgroups, movies617 and wikipedia, not on
+the other sets ([more](marginal.md)). Classes of leaves100 are too small for unequal counts, so its
+three kinds of queries are the same tasks.
 
 """
 
