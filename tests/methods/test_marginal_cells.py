@@ -289,3 +289,15 @@ def test_filled_categories_are_probabilities() -> None:
     # They say something: who is ill is known from the stem, by and large.
     ill_there = data[::3].view("leaf")[:, 3] == 1
     assert block[ill_there, 3].mean() > block[~ill_there, 3].mean() + 0.2
+
+
+def test_empty_cells_of_some_base_classes_alone_can_be_learnt_from() -> None:
+    """Classes that play new ones may have none while those they are asked beside have some."""
+    base, novel = world(8, 12, 1), world(3, 12, 2)
+    views = {name: block.copy() for name, block in base.views.items()}
+    views["a"][:6, 0] = NAN  # of one class of eight
+    clf = Marginal().fit_base(MultiViewData(views, base.labels)).fit(novel[::6])
+    columns = clf.prediction_columns(novel, 0.05)
+    assert np.isfinite(columns["fit"]).all()
+    assert np.mean([str(a) == str(b) for a, b in zip(columns["label"], novel.labels, strict=True)
+                    ]) > 0.5  # fmt: skip

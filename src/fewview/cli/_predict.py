@@ -86,6 +86,7 @@ def predict(
     save_columns(as_written(columns, form, asked.spreadsheet_safe), target)
     count = len(columns["id"])
     print(f"written: {output} ({count} predictions, {len(clf.classes_)} classes)")
+    _tell_doubt(columns, asked.reject, len(clf.classes_))
     expected = ""
     if divided is not None:
         from fewview.evaluate._divided import expectation
@@ -341,6 +342,28 @@ def _classifier(asked: SimpleNamespace) -> Method:
             "--model with what 'fewview fit' learnt from some"
         )
     return clf
+
+
+def _tell_doubt(columns: dict[str, list[Any]], reject: float | None, n_classes: int) -> None:
+    """How many samples were rejected, and how large sets of classes are."""
+    count = len(columns["id"])
+    if reject is not None:
+        gone = sum(columns["rejected"])
+        text = f"{gone} of {count} rejected: they fit no class"
+        if gone > 3 * reject * count + 3:
+            text += (
+                f"; of samples of these classes about {100 * reject:g} % should be, so there are "
+                "others among them, or the labelled ones do not show how the classes vary"
+            )
+        say(text)
+    if "set" in columns:
+        size = sum(text.count("|") + 1 for text in columns["set"] if text) / max(count, 1)
+        text = f"sets have {size:.1f} of {n_classes} classes on average"
+        if size > 0.9 * n_classes:
+            text += (
+                ": they say next to nothing here; ask for less than this, or give more base classes"
+            )
+        say(text)
 
 
 def _tell_accuracy(

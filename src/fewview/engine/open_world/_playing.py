@@ -281,7 +281,9 @@ def _with_known_queries(
         for v, (view, block) in enumerate(zip(batch.query, asked.views, strict=True))
     )
     everyone = torch.cat([batch.query_mask, mask], dim=1)
-    return replace(batch, query=query, query_mask=everyone, query_labels=None), rows
+    empty = batch.empty_cells or asked.empty_cells
+    whole = replace(batch, query=query, query_mask=everyone, query_labels=None, empty_cells=empty)
+    return whole, rows
 
 
 def with_gaps(
