@@ -23,7 +23,7 @@ from fewview.report._contents import collect, costs, reliabilities
 from fewview.report._examples import Example, example
 from fewview.report._page import render, write_report
 from fewview.report._provenance import commands
-from fewview.report._queries import Closer, look_closer
+from fewview.report._queries import Closer, _why, look_closer
 from fewview.results._cells import Cell, Result, example_cell
 from fewview.results._comparing import Panel, rank_panels, winners
 from fewview.results._metrics import EpisodeMetrics, measure
@@ -640,3 +640,14 @@ def test_the_command_writes_the_page_and_run_ends_with_it(
     assert out.splitlines()[-1] == f"report: {folder / 'report.html'}"
     assert "marginal" in out[out.index("left out to save time:") :]
     assert (folder / "report.html").stat().st_size > 50_000
+
+
+def test_why_an_answer_is_wrong_says_what_leaving_a_view_out_does() -> None:
+    evidence = {"a": 2.0, "b": -0.5}
+    right = _why(evidence, 0.0, {"a": "9", "b": "8"}, "8", "9")
+    assert "1 of its 2 views speaks for 8 rather than 9, most of all a (+2.00)" in right
+    assert right.endswith("Without a the answer would be right.")
+    third = _why(evidence, 1.0, {"a": "0", "b": "0"}, "8", "9")
+    assert third.endswith("Without a and b it would be 0: wrong too.")
+    same = _why(evidence, 0.0, {"a": "8", "b": "8"}, "8", "9")
+    assert same.endswith("without any one of them the answer would be the same.")

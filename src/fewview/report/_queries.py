@@ -246,10 +246,10 @@ def _question(
     right = [other for other, found in here.items() if found.argmax() == true]
     order = [said, true, *(k for k in range(len(classes)) if k not in (said, true))]
     spoken = {view["name"]: view["evidence"] for view in views if view["evidence"] is not None}
-    turns = [view["name"] for view in views if view["without"] == classes[true]]
+    answers = {view["name"]: view["without"] for view in views if view["without"]}
     pull = reasons.together[q, said] - reasons.together[q, true] if reasons.together.size else 0.0
     words = [
-        _why(spoken, float(pull), turns, classes[said], classes[true]),
+        _why(spoken, float(pull), answers, classes[said], classes[true]),
         f"Class split {cell.split}, episode {cell.start + t}, missing rate {cell.eta:.3g}. "
         f"Right here: {listed(right) if right else 'no method'}.",
     ]
@@ -276,8 +276,13 @@ def _question(
     )  # fmt: skip
 
 
-def _why(evidence: dict[str, float], pull: float, turns: list[str], said: str, true: str) -> str:
-    """Why a query was got wrong, in a sentence: its own views, the other queries, or one view."""
+def _why(
+    evidence: dict[str, float], pull: float, without: dict[str, str], said: str, true: str
+) -> str:
+    """Why a query was got wrong, in a sentence: its own views, the other queries, or one view.
+
+    `without` has the answer without every view.
+    """
     wrong = [name for name, value in evidence.items() if value > 0]
     own = sum(evidence.values())
     strongest = max(evidence, key=lambda name: evidence[name])
@@ -292,9 +297,14 @@ def _why(evidence: dict[str, float], pull: float, turns: list[str], said: str, t
     text += f"; its own views add up to {own:+.2f} in log-odds"
     if pull:
         text += f", the other queries of the task {pull:+.2f}"
+    turns = [name for name, answer in without.items() if answer == true]
     if turns:
         return f"{text}. Without {listed(turns, 4)} the answer would be right."
-    return f"{text}. No single view decides: without any one of them it would still be wrong."
+    elsewhere = [name for name, answer in without.items() if answer != said]
+    if elsewhere:
+        other = listed(list(dict.fromkeys(without[name] for name in elsewhere)), 3)
+        return f"{text}. Without {listed(elsewhere, 4)} it would be {other}: wrong too."
+    return f"{text}. No single view decides: without any one of them the answer would be the same."
 
 
 def _sure(p: float) -> str:
