@@ -38,6 +38,7 @@ from fewview.results._comparing import (
     winners,
 )
 from fewview.results._intervals import PairedComparison, average_ranks, split_interval
+from fewview.results._store import NO_STORE
 
 ALONE, NO_BASE, SKEWED = "one-by-one", "no-base", "skewed"
 SWITCHES = (
@@ -131,7 +132,7 @@ def _answer(panel: Panel | None, usual: Panel, chosen: list[str], when: str) -> 
         (command, *_) = commands(
             r for some in usual.results.values() for rs in some.values() for r in rs
         )
-        wanted = command.replace(" --store", " --query-counts dirichlet:2 --store")
+        wanted = command.removesuffix(f" --store {NO_STORE}") + " --query-counts dirichlet:2"
         return Answer(when, "No results with unequal numbers of queries are here.", code=wanted)
     known = flags(panel)
     allowed = [

@@ -270,7 +270,7 @@ def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> S
                 picture(
                     scatter(shown.places, one.labels, labelled, shown.wrong),
                     f"{capital(shown.name)}: {told}",
-                    title=f"An episode of {panel.title}, {shown.name}",
+                    title=f"An episode of {panel.title}, {shown.name}, {shown.note}",
                     description=(
                         f"t-SNE of {one.n_support} supports and {n_query} queries of classes "
                         f"{listed(one.classes)}; {told}"

@@ -112,14 +112,14 @@ def render(
     episodes = sum(len(result.metrics) for result in contents.results)
     etas = {row["eta"] for panel in contents.panels for row in panel.rows}
     opened = opened_queries(contents, closer)
-    after = (
-        {
-            part.title: (f"{opened.id}-{k}-part", "Which samples does it get wrong, and why?")
-            for k, part in enumerate(opened.parts)
-        }
-        if opened
-        else {}
-    )
+    whose = {panel.title: one.method for panel, one in zip(contents.panels, closer, strict=False)
+             if isinstance(one, Closer)}  # fmt: skip
+    after = {
+        part.title: (
+            f"{opened.id}-{k}-part", f"Which samples does {whose[part.title]} get wrong, and why?"
+        )
+        for k, part in enumerate(opened.parts)
+    } if opened else {}  # fmt: skip
     sections = [
         answers(contents, after),
         leaderboard(contents, contents.methods[:N_SHOWN]),
