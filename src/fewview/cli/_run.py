@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fewview.cli._text import leads_to, shows
+from fewview.cli._text import leads_to, print_text, shows
 
 TITLE = "fewview on the embedded digits: few-shot accuracy with missing views"
 ETAS = "0,0.1,0.2,0.3,0.4,0.5"
@@ -80,7 +80,7 @@ def run(
     left_out = [name for name in expand("all") if name not in expand(methods)]
     if left_out:
         listed = ", ".join(left_out)
-        print(f"left out to save time: {listed} ('--methods all' has them), trained networks")
+        print_text(f"left out to save time: {listed} ('--methods all' has them), trained networks")
     for file in [*files, folder / "results.json", Path(store)]:
         print(f"written: {file}")
     if rows:
