@@ -9,7 +9,7 @@ import typer
 
 from fewview.cli._declared import DataDir, Jobs, takes
 from fewview.cli._fit import read_samples
-from fewview.cli._text import print_table, say, shows, suggest
+from fewview.cli._text import print_table, print_text, say, shows, suggest
 from fewview.ground._flags import READING
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def advise(
     except KeyboardInterrupt:
         stop_politely(str(store))
     command = f"fewview fit --base {data} --method {advice.method} -o base.model"
-    print(f"{advice.sentence}\n\n  {command}\n", flush=True)
+    print_text(advice.sentence)
+    print(f"\n  {command}\n", flush=True)
     first = advice.rows[0]
     title = (
         f"{name}: {first['way']}-way {first['shot']}-shot, {first['queries']} queries per class, "
