@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain, groupby, islice
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -138,7 +138,7 @@ class Workbench:
         seconds_base, chosen = 0.0, ""
         if cells[0].tune:
             method, chosen, seconds_base = self._tuned(cells[0], method, base, tasks[0])
-        if len(cells) > 1 and _trained_together(method, base) > 1:
+        if len(cells) > 1 and _trains_each_rate(method):
             prepared = learn_together(method, base, tasks)
         else:
             prepared = [method.prepare_for(base, novel, task) for task in tasks]
@@ -187,24 +187,23 @@ class Workbench:
         cells of their own.
         """
         found: dict[Hashable, list[Cell]] = {}
+        begun: Counter[Hashable] = Counter()  # cells of a class split that are trained together
         for cell in cells:
             method = self._method(cell.method)
             shape = tuple(getattr(cell, name) for name in TASK if name != "eta")
             key: tuple[Hashable, ...] = (cell.data_checksum, cell.method, shape)
-            most = None
-            if cell.tune:
+            if cell.tune or not (method.joins or _trains_each_rate(method)):
                 key = (cell.hash,)
             elif not method.joins:
-                base = self._rows(self.materials(cell)[1], cell.base_classes)
-                most = _trained_together(method, base)
                 key = (*key, cell.base_checksum, cell.base_classes, cell.novel)
-            panel = found.setdefault(key, [])
-            if most is not None and len(panel) == most:
-                found[(*key, cell.hash)] = panel  # it is full
-                panel = found[key] = []
-            panel.append(cell)
-        place = {cell.hash: index for index, cell in enumerate(cells)}
-        return sorted(found.values(), key=lambda panel: place[panel[0].hash])
+                number, begun[key] = begun[key], begun[key] + 1
+                key = (*key, number // self._trainings_at_once(method, cell))
+            found.setdefault(key, []).append(cell)
+        return list(found.values())
+
+    def _trainings_at_once(self, method: TrainedMethod, cell: Cell) -> int:
+        base = self._rows(self.materials(cell)[1], cell.base_classes)
+        return method.trainings_at_once(len(base), tuple(base.view_dims.values()))
 
     def attempt(self, cells: Sequence[Cell]) -> Iterator[Event]:
         """Compute cells together; a breakdown of the method becomes a failure of its cell."""
@@ -267,12 +266,11 @@ def choice_key(cell: Cell) -> str:
     return content_hash(kept)
 
 
-def _trained_together(method: Method, base: MultiViewData) -> int:
-    """How many missing rates a method that trains networks for every one trains at once."""
-    alone = method.tags.learns_novel or not method.tags.prepare_depends_on
-    if alone or not isinstance(method, TrainedMethod):
-        return 1
-    return method.trainings_at_once(len(base), tuple(base.view_dims.values()))
+def _trains_each_rate(method: Method) -> TypeGuard[TrainedMethod]:
+    """Whether a method trains networks on base classes for every missing rate anew."""
+    if not isinstance(method, TrainedMethod) or method.tags.learns_novel:
+        return False
+    return bool(method.tags.prepare_depends_on)
 
 
 def versions() -> str:

@@ -403,20 +403,22 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
     the classes, given supports and queries with some weights [T, N_Q, C], is longer, the task has
     an offset: the share of the mean of all its rows that James and Stein (1961) would keep.
     """
-    means, known = _beliefs(posterior(evidence, members, weights))
+    means, covariances, _ = _solved(posterior(evidence, members, weights))
+    known = means.shape[-1] - covariances.diagonal(dim1=-2, dim2=-1).sum(-1)  # coordinates
     length = means.mean(1).square().sum(-1) / known.mean(1).clamp(min=1e-12)
     kept = (1 - 0.5 / length.clamp(min=1e-12)).clamp(min=0)
     if not bool((kept > 0).any()):
         return evidence
     ones = torch.ones_like(members[..., :1]), torch.ones_like(weights[..., :1])
-    return evidence.shifted(kept[:, None] * _beliefs(posterior(evidence, *ones))[0][:, 0])
+    return evidence.shifted(kept[:, None] * _solved(posterior(evidence, *ones))[0][:, 0])
 
 
-def _beliefs(belief: Posterior) -> tuple[Tensor, Tensor]:
-    """Means of beliefs, [T, C, k], and in how many coordinates something is known, [T, C]."""
-    covariance = inverse(belief.precision.flatten(0, 1))[0].reshape(belief.precision.shape)
+def _solved(belief: Posterior) -> tuple[Tensor, Tensor, Tensor]:
+    """Means [T, C, k] and covariances of beliefs, and log determinants of their precisions."""
+    covariance, log_size = inverse(belief.precision.flatten(0, 1))
+    covariance = covariance.reshape(belief.precision.shape)
     mean = (covariance @ belief.shift[..., None])[..., 0]
-    return mean, mean.shape[-1] - covariance.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return mean, covariance, log_size.reshape(mean.shape[:2])
 
 
 def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, Tensor]:
@@ -424,10 +426,8 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, T
 
     Also the log normalisers Z of the beliefs, [T, C].
     """
-    second, log_size = inverse(belief.precision.flatten(0, 1))
-    second = second.reshape(belief.precision.shape)
-    mean = (second @ belief.shift[..., None])[..., 0]
-    normaliser = ((mean * belief.shift).sum(-1) - log_size.reshape(mean.shape[:2])) / 2
+    mean, second, log_size = _solved(belief)
+    normaliser = ((mean * belief.shift).sum(-1) - log_size) / 2
     flat = mean.flatten(0, 1)
     moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
     spread = evidence.traces(moments.reshape(*mean.shape[:2], -1)).transpose(1, 2)  # [T, P, C]
