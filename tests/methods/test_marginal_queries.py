@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fewview.methods.marginal._model import (
     prior_root,
 )
 from fewview.methods.marginal._outside import (
+    LeftOver,
     Outside,
     Profile,
     find_outside,
@@ -253,31 +254,79 @@ def remains(rows: Any, projection: Projection, view: int = 0) -> Any:
     return found / np.linalg.norm(found, axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("shot", [1, 3])
-def test_remainders_are_scored_by_gaussian_densities(shot: int) -> None:
+def common_part(usual: float, freedom: float, rows: Any, codes: Any) -> float:
+    """What unit rows of several classes have in common, after James and Stein, pair by pair."""
+    products = [
+        rows[i] @ rows[j] for i, j in combinations(range(len(rows)), 2) if codes[i] != codes[j]
+    ]
+    if not products:
+        return usual
+    classes = len(set(codes))
+    variance = (1 - usual) ** 2 / freedom / (classes * (classes - 1) / 2)
+    away = float(np.mean(products)) - usual
+    return usual + max(0.0, 1 - variance / away**2) * away
+
+
+@pytest.mark.parametrize(("shot", "usual", "share"), [(1, 0.0, 0.3), (3, 0.0, 0.6), (3, 0.5, 0.3)])
+def test_remainders_are_scored_by_gaussian_densities(shot: int, usual: float, share: float) -> None:
     base, novel = text(4, 30), text(3, 20, first=10)
     base, novel = (data.select_views(["title", "body"]) for data in (base, novel))
     projection = fit_projection(base, 16)
     width = novel.views["title"].shape[1] - 16
     batch = drawn(novel, TaskSpec(way=3, shot=shot, queries=4, eta=0.4), n=2)
-    numbers = (torch.tensor([x], dtype=torch.float64) for x in (0.0, 0.3, width))
+    numbers = (torch.tensor([x], dtype=torch.float64) for x in (usual, share, width))
     left = {0: leave_over(batch, 0, projection)}
     found = Remainder((0,), *numbers).predictive(left, batch.one_hot())
-    within, between = 0.7 / width, 0.3 / width
-    for task, query, label in product(range(2), range(12), range(3)):
-        if not batch.query_mask[task, query, 0]:
-            assert float(found[task, query, label]) == 0
-            continue
-        own = (batch.support_labels[task] == label) & batch.support_mask[task, :, 0]
-        given = remains(batch.support[0][task, own].numpy(), projection)
-        x = remains(batch.query[0][task, query].numpy(), projection)
-        # Every direction by itself: a Gaussian over supports and query, by densities.
-        cov = within * np.eye(len(given) + 1) + between
-        expected = multivariate_normal(cov=cov).logpdf(np.vstack([given, x]).T).sum()
-        if len(given):
-            expected -= multivariate_normal(cov=cov[1:, 1:]).logpdf(given.T).sum()
-        expected -= norm(0, np.sqrt(within + between)).logpdf(x).sum()
-        assert float(found[task, query, label]) == pytest.approx(expected, abs=1e-8)
+    moved = 0
+    for task in range(2):
+        seen = batch.support_mask[task, :, 0]
+        rows = remains(batch.support[0][task, seen].numpy(), projection)
+        codes = batch.support_labels[task, seen].numpy()
+        offset = common_part(usual, width, rows, codes)
+        moved += offset != usual
+        # Rows of one class are as alike, and products vary as much, as without the change.
+        within = (1 - share) * (1 - usual)
+        between, freedom = max(0.0, 1 - offset - within), width * ((1 - offset) / (1 - usual)) ** 2
+        within = 1 - offset - between
+        for query, label in product(range(12), range(3)):
+            if not batch.query_mask[task, query, 0]:
+                assert float(found[task, query, label]) == 0
+                continue
+            x = remains(batch.query[0][task, query].numpy(), projection)
+            rest = np.vstack([rows[codes == label], x])
+            gram = rest @ rest.T - offset
+            # As many directions as there is freedom, each a Gaussian over supports and query.
+            cov = (within * np.eye(len(rest)) + between) / freedom
+
+            def log_density(
+                some: slice, cov: Any = cov, gram: Any = gram, freedom: float = freedom
+            ) -> float:
+                part = cov[some, some]
+                fit = np.trace(np.linalg.solve(part, gram[some, some])) if len(part) else 0.0
+                return float(-(freedom * np.linalg.slogdet(part)[1] + fit) / 2)
+
+            expected = log_density(slice(None)) - log_density(slice(-1))
+            expected -= log_density(slice(-1, None))
+            assert float(found[task, query, label]) == pytest.approx(expected, rel=1e-8, abs=1e-7)
+    assert bool(moved) == (shot == 3)  # one pair of a few says too little
+
+
+def test_a_view_in_which_all_rows_are_alike_draws_no_query_to_the_classes_that_have_it() -> None:
+    """Rows with much more in common than base classes had: it says nothing about a class."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=200)
+    rows = common + 0.5 * rng.normal(size=(5 + 40, 200))  # no class differs from another
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    products = torch.tensor(rows @ rows.T)[None]
+    seen = torch.ones(1, 45, dtype=torch.bool)
+    seen[0, 0] = False  # the support of the first class lacks the view
+    left = LeftOver(
+        seen, torch.zeros(1, 45, 1), products, torch.ones(1, 45).double(), torch.zeros(1, 45, 1)
+    )
+    numbers = (torch.tensor([x], dtype=torch.float64) for x in (0.05, 0.3, 100.0))
+    found = Remainder((0,), *numbers).predictive({0: left}, torch.eye(5).double()[None])
+    assert float(found[..., 0].abs().max()) == 0
+    assert float(found[..., 1:].mean()) == pytest.approx(0, abs=0.5)
 
 
 def test_remainders_learn_the_share_between_classes() -> None:

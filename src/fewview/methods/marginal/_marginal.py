@@ -209,7 +209,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "default"
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
     scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
 

@@ -32,6 +32,9 @@ from fewview.numerics._tensor_draws import streams, uniform
 CHUNK, GPU_CHUNK = 1 << 21, 1 << 27
 # With more patterns than that, which takes seven views, none has a gain of its own.
 MANY = 64
+# So many standard deviations must the mean of a task be longer than that of as many base classes;
+# of 1, 2, 5 and 8 the best on development sets (docs/marginal.md).
+SURELY = 5.0
 
 
 @dataclass(frozen=True)
@@ -399,18 +402,23 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
     Classes of another world than the base classes (birds, where the base set has everything) all
     lie to one side of mu0. Were they expected around it, a class whose supports lack a view would
     be thought far from where all rows have theirs. In prior coordinates a class mean has a squared
-    length of one on average, and the mean of two or more at most half of that. Where the mean of
-    the classes, given supports and queries with some weights [T, N_Q, C], is longer, the task has
-    an offset: the share of the mean of all its rows that James and Stein (1961) would keep.
+    length of one on average, and the mean of C of them of 1 / C. Where the mean of a task, in which
+    all classes count the same, given supports and queries of these probabilities [T, N_Q, C], is
+    longer by `SURELY` standard deviations, the task has an offset: the share of that mean that
+    James and Stein (1961) would keep.
     """
-    means, covariances, _ = _solved(posterior(evidence, members, weights))
-    known = means.shape[-1] - covariances.diagonal(dim1=-2, dim2=-1).sum(-1)  # coordinates
-    length = means.mean(1).square().sum(-1) / known.mean(1).clamp(min=1e-12)
-    kept = (1 - 0.5 / length.clamp(min=1e-12)).clamp(min=0)
+    way, size = members.shape[-1], members.shape[1] + weights.shape[1]
+    scale = size / way / (members.sum(1) + weights.sum(1))[:, None]
+    pooled = ((part * scale).sum(-1, keepdim=True) for part in (members, weights))
+    means, covariances, _ = _solved(posterior(evidence, *pooled))
+    mean, covariance = means[:, 0], covariances[:, 0]
+    known = mean.shape[-1] - covariance.diagonal(dim1=-2, dim2=-1).sum(-1)  # coordinates
+    known = known.clamp(min=1e-12)
+    usual = known / way * (1 + SURELY * (2 / known).sqrt())
+    kept = (1 - usual / mean.square().sum(-1).clamp(min=1e-12)).clamp(min=0)
     if not bool((kept > 0).any()):
         return evidence
-    ones = torch.ones_like(members[..., :1]), torch.ones_like(weights[..., :1])
-    return evidence.shifted(kept[:, None] * _solved(posterior(evidence, *ones))[0][:, 0])
+    return evidence.shifted(kept[:, None] * mean)
 
 
 def _solved(belief: Posterior) -> tuple[Tensor, Tensor, Tensor]:

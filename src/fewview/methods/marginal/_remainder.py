@@ -61,19 +61,42 @@ class Remainder:
             products, known = unit_products(left[view])
             there = members * known[:, :n_support, None]
             counts, sums = there.sum(1), products[..., :n_support] @ there
-            offset, share, freedom = (x[place] for x in (self.offset, self.share, self.freedom))
-            size = 1 - offset
+            usual, share, freedom = (x[place] for x in (self.offset, self.share, self.freedom))
+            offset = _of_the_task(usual, freedom, counts, sums[:, :n_support], there)
+            size = 1 - offset  # [T, 1], as those that follow
+            # Rows of one class are as alike as ever, and products vary as they do.
+            shrunk = size / (1 - usual)
+            share, freedom = (1 - (1 - share) / shrunk).clamp(min=0), freedom * shrunk.square()
             unknown = size / freedom  # s + b
             within, between = (1 - share) * unknown, share * unknown
             gain = between / (between * counts + within)  # class means are gain * sums
             spread = within + gain * within
-            asked = sums[:, n_support:] - offset * counts[:, None]
+            asked = sums[:, n_support:] - (offset * counts)[:, None]
             squares = (there * sums[:, :n_support]).sum(1) - offset * counts.square()
             fit = size * (1 / spread - 1 / unknown) + gain.square() * squares / spread
             fit = (fit + freedom * (spread / unknown).log())[:, None]
             shown = known[:, n_support:, None]
             out = out - (fit - 2 * (gain / spread)[:, None] * asked) / 2 * shown
         return out
+
+
+def _of_the_task(
+    offset: Tensor, freedom: Tensor, counts: Tensor, sums: Tensor, there: Tensor
+) -> Tensor:
+    """What all rows of a task have in common, from supports of different classes: [T, 1].
+
+    Classes of another world than the base classes (birds, where the base set has everything) have
+    more in common than base classes have; a class whose supports lack the view would lose all
+    queries that have it to the others. Of what the mean over pairs of classes is away from
+    `offset` so much is believed as James and Stein (1961) would.
+    """
+    pairs = (counts[:, :, None] * counts[:, None]).triu(1).sum((1, 2))
+    products = (there.mT @ sums).triu(1).sum((1, 2))
+    classes = (counts > 0).sum(1)
+    away = products / pairs.clamp(min=1) - offset
+    variance = (1 - offset).square() / freedom / (classes * (classes - 1) / 2).clamp(min=1)
+    kept = (1 - variance / away.square().clamp(min=TINY)).clamp(min=0) * (pairs > 0)
+    return (offset + kept * away).clamp(max=1 - LEAST_REST)[:, None]
 
 
 def unit_products(left: LeftOver) -> tuple[Tensor, Tensor]:

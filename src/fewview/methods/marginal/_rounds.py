@@ -170,13 +170,12 @@ def score_alone(
     for view in {*(rest.views if rest else ()), *(profile.views if profile else ())}:
         left[view] = leave_over(batch, view, projection)
     evidence = evidence_of(batch, state, rule, kept, left)
-    if rule.scoring == "predictive":
-        scores = predictive_scores(evidence, members)
-    else:
-        scores = variational_scores(evidence, posterior(evidence, members))[0]
     if rest is not None:
-        more = rest.predictive(left, members)
-        evidence, scores = replace(evidence, remainder=more), scores + more
+        evidence = replace(evidence, remainder=rest.predictive(left, members))
+    if together(batch.n_query, rule):
+        likely = torch.softmax(_by_supports(evidence, members, "variational"), dim=-1)
+        evidence = about_the_task(evidence, members, likely)
+    scores = _by_supports(evidence, members, rule.scoring)
     if profile is not None:
         # These come from all rows of the task, so they take part in the rounds only.
         if has_empty_cells(batch):
@@ -185,6 +184,15 @@ def score_alone(
         outside = find_outside(left, batch.way, batch.n_support, profile)
         evidence = replace(evidence, outside=outside)
     return evidence, members, scores
+
+
+def _by_supports(evidence: Evidence, members: Tensor, scoring: str) -> Tensor:
+    """Scores of queries by what supports, weights [T, N_S, C], say: [T, N_Q, C]."""
+    if scoring == "predictive":
+        scores = predictive_scores(evidence, members)
+    else:
+        scores = variational_scores(evidence, posterior(evidence, members))[0]
+    return scores if evidence.remainder is None else scores + evidence.remainder
 
 
 def together(n_query: int, rule: Rule) -> bool:
@@ -198,8 +206,6 @@ def score_together(
     """Use the queries together where that is wanted and possible; calibrate."""
     if not together(scores.shape[1], rule):
         return settings.calibration * scores
-    weights = settings.temperature * torch.softmax(settings.temperature * scores, dim=-1)
-    evidence = about_the_task(evidence, members, weights)
     given = (evidence, members, scores, settings, rule.n_iter)
     if settings.balance is not None:
         return settings.calibration * _rounds(*given, settings.balance)[0]
