@@ -25,7 +25,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fewview._version import __version__
-from fewview.engine._contract import learn_together
+from fewview.engine._contract import kept_tensors, learn_together
 from fewview.engine._method import Method
 from fewview.engine._state import Work
 from fewview.engine._trained import TrainedMethod
@@ -50,7 +50,7 @@ from fewview.samples._data import MultiViewData
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
 # Most base sets that are learnt from at once, ahead of the batches that need them.
-AHEAD = 4
+AHEAD = 5
 # Name, among versions, of how exact products are where that is not as usual.
 PRODUCTS = "float32_products"
 Choices = dict[str, dict[str, Any]]
@@ -96,13 +96,14 @@ class Workbench:
         told: list[tuple[str, float]] = []
 
         def works() -> Iterator[Work]:
-            for asked in chain(first, self._ask_ahead(others)):
+            for asked in chain([first], others):
                 told.append((asked.chosen, asked.seconds_base))
                 yield asked.work
 
-        unit, *others = (list(found) for _, found in groupby(cells, key=lambda c: c.base_classes))
-        first = self._ask(unit)
-        answered = first[0].method.score_in_batches(works())
+        units = [list(found) for _, found in groupby(cells, key=lambda c: c.base_classes)]
+        others = self._ask_ahead(units)
+        first = next(others)
+        answered = first.method.score_in_batches(works())
         for number, parts in groupby(answered, key=lambda part: part.number):
             metrics, said, labels, seconds = [], [], [], 0.0
             for part in parts:
@@ -151,6 +152,7 @@ class Workbench:
                         cell.start, cell.stop
                     ),
                     learnt,
+                    kept_tensors(method, novel, learnt)[0],
                 ),
                 ",".join(filter(None, (chosen, method.describe_choice(learnt.state)))),
                 seconds_base + learnt.seconds,

@@ -196,10 +196,11 @@ class ViewTensors:
         """Copy a data set to a device, zeros in place of missing rows; empty cells stay NaN."""
         views = []
         for block, present in zip(data.views.values(), data.mask.T, strict=True):
-            rows = np.array(block)
-            rows[~present] = 0
-            views.append(torch.from_numpy(rows).to(device=device, dtype=dtype))
-        return cls(tuple(views), torch.from_numpy(np.array(data.mask)).to(device), data.view_names)
+            rows = torch.tensor(block, device=device, dtype=dtype)
+            if not present.all():
+                rows[torch.tensor(~present, device=device)] = 0
+            views.append(rows)
+        return cls(tuple(views), torch.tensor(data.mask, device=device), data.view_names)
 
     def gather(self, episodes: Episodes) -> EpisodeBatch:
         """Build the tensors of some tasks."""
