@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -176,31 +177,30 @@ class Devices:
     def tables(self) -> None:
         """Every table: ten class splits, six missing rates, both methods, one run."""
         names = tuple(n for n in TABLES if is_present(n, self.options.data_dir))
+        grid = Grid(
+            datasets=names, methods=tuple(self.methods), etas=ETAS, splits=self.options.splits,
+            episodes=self.options.table_episodes, device=self.device,
+            data_dir=self.options.data_dir,
+        )  # fmt: skip
         forget()
-        total = 0.0
-        for name in names:
-            for text in self.methods:
-                grid = Grid(
-                    datasets=(name,), methods=(text,), etas=ETAS,
-                    splits=self.options.splits, episodes=self.options.table_episodes,
-                    device=self.device, data_dir=self.options.data_dir,
-                )  # fmt: skip
-                outcome, took = timed(lambda g=grid: run(g), self.device)
-                results = outcome.results.values()
-                learnt = {r.cell.split: r.seconds_base for r in results}
-                by_rate: dict[float, list[float]] = {}
-                for result in sorted(results, key=lambda result: result.cell.eta):
-                    found = by_rate.setdefault(result.cell.eta, [])
-                    found.append(float(result.metrics.accuracy.mean()))
-                total += took
-                self.tell(
-                    "table", data=name, method=text, cells=outcome.computed, seconds=took,
-                    scoring=sum(r.seconds for r in results), preparing=sum(learnt.values()),
-                    accuracy=100 * float(np.mean([r.metrics.accuracy.mean() for r in results])),
-                    rates=" ".join(f"{100 * np.mean(found):.2f}" for found in by_rate.values()),
-                    failures=len(outcome.failures),
-                )  # fmt: skip
-        self.tell("all tables", sets=len(names), seconds=total)
+        outcome, took = timed(lambda: run(grid), self.device)
+        for name, text in product(names, self.methods):
+            results = [
+                result for result in outcome.results.values()
+                if (result.cell.dataset, result.cell.method) == (name, text)
+            ]  # fmt: skip
+            learnt = {r.cell.split: r.seconds_base for r in results}
+            by_rate = {
+                eta: np.mean([r.metrics.accuracy.mean() for r in results if r.cell.eta == eta])
+                for eta in ETAS
+            }
+            self.tell(
+                "table", data=name, method=text, cells=len(results),
+                scoring=sum(r.seconds for r in results), preparing=sum(learnt.values()),
+                accuracy=100 * float(np.mean(list(by_rate.values()))),
+                rates=" ".join(f"{100 * found:.2f}" for found in by_rate.values()),
+            )  # fmt: skip
+        self.tell("all tables", sets=len(names), seconds=took, failures=len(outcome.failures))
 
     def primitives(self) -> None:
         """Batched linear algebra as Marginal and UGDA use it."""

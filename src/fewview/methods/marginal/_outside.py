@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.episodes._pretended import divide, thinned
+from fewview.episodes._pretended import divide, thinned_rows
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._draws import stream_key, uniform
@@ -314,10 +314,11 @@ def play_new(
 
     Of scaled base samples and the views at these positions; nothing where there are too few.
     """
-    seen = base.mask[:, views].any(1)
-    if not views or not seen.any():
+    seen = np.flatnonzero(base.mask[:, views].any(1))
+    if not views or not len(seen):
         return []
-    rows = thinned(base[seen].select_views([base.view_names[view] for view in views]), MOST_ROWS)
+    seen = seen[thinned_rows(base.codes[seen], MOST_ROWS)]
+    rows = base[seen].select_views([base.view_names[view] for view in views])
     sizes = np.bincount(rows.codes)
     smallest = max(2, int(np.quantile(sizes, 0.25)))
     among = np.flatnonzero(sizes >= smallest)
