@@ -29,9 +29,12 @@ from common import accuracy, parser, print_machine, tasks, timed
 from table import ETAS, TABLES, Bench, counted_evaluations, forget
 
 from fewview.datasets import is_present
+from fewview.engine import synthetic_data
 from fewview.engine._registry import create
+from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, run
 from fewview.numerics import _again
+from fewview.numerics._batch import map_tensors
 
 METHODS = ("ugda", "marginal")
 
@@ -83,6 +86,20 @@ class Devices:
                 continue
             gap = (torch.softmax(found, -1) - torch.softmax(plain, -1)).abs().max()
             self.tell("graphs", data=name, without=slow, seconds=took, largest_gap=float(gap))
+        base = synthetic_data()[0]
+        method = create("completer", device=self.device)
+
+        def train(first: int) -> tuple[list[torch.Tensor], float]:
+            _again.FIRST, found = first, []
+            state, took = timed(lambda: method.prepare(base, TaskSpec(way=3), 7), self.device)
+            _again.FIRST = usual
+            map_tensors(state, lambda x: (found.append(x.double()), x)[1])
+            return found, took
+
+        (plain, slow), (played, took) = train(sys.maxsize), train(usual)
+        gap = max(float((a - b).abs().max()) for a, b in zip(plain, played, strict=True))
+        self.tell("graphs", data="synthetic", method="completer", without=slow, seconds=took,
+                  largest_gap=gap)  # fmt: skip
 
     def times(self) -> None:
         """Seconds of the episodes with default settings, and how many times the floor that is."""

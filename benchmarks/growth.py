@@ -4,9 +4,9 @@ python benchmarks/growth.py              about a quarter of an hour; writes docs
 python benchmarks/growth.py --quick      small sizes, to see that it works; writes no document
 
 Data are drawn at random, since only sizes matter here. Every point is the best of a few runs, in
-processor seconds of one thread; the exponent is the slope of log time over log size through the upper
-half of the points, where fixed
-costs no longer hide it. Results go to benchmarks/results/growth.json.
+processor seconds of one thread; the exponent is the slope of log time over log size through the
+upper half of the points, where fixed costs no longer hide it. Results go to
+benchmarks/results/growth.json.
 """
 
 from __future__ import annotations
