@@ -3,9 +3,10 @@
 python benchmarks/growth.py              about a quarter of an hour; writes docs/performance.md
 python benchmarks/growth.py --quick      small sizes, to see that it works; writes no document
 
-Data are drawn at random, since only sizes matter here. Every point is the best of a few runs; the
-exponent is the slope of log time over log size through the upper half of the points, where fixed
-costs no longer hide it. Results go to benchmarks/results/growth.json.
+Data are drawn at random, since only sizes matter here. Every point is the best of a few runs, in
+processor seconds of one thread; the exponent is the slope of log time over log size through the
+upper half of the points, where fixed costs no longer hide it. Results go to
+benchmarks/results/growth.json.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
-from common import timed
+import torch
 from memory import peak_memory
 from table import RESULTS, TRANSDUCTIVE, describe_machine, forget
 
@@ -134,10 +136,17 @@ def measure(size: Size, what: str, text: str, repeats: int) -> tuple[float, int]
             return method.score_episodes(novel, episodes, prepared)
 
     with peak_memory() as peak:
-        _, best = timed(action)
+        best = _seconds(action)
     for _ in range(repeats - 1):
-        best = min(best, timed(action)[1])
+        best = min(best, _seconds(action))
     return best, peak.bytes
+
+
+def _seconds(action: Callable[[], Any]) -> float:
+    """Processor time: of one thread, whoever else uses the machine."""
+    begin = process_time()
+    action()
+    return process_time() - begin
 
 
 def exponent(sizes: Iterable[float], values: Iterable[float]) -> float:
@@ -156,6 +165,7 @@ def main() -> None:
         "--output", default=None, help="folder; of the page's results if not given"
     )
     arguments = options.parse_args()
+    torch.set_num_threads(1)
     folder = Path(arguments.output or (tempfile.mkdtemp() if arguments.quick else RESULTS))
     file = folder / "growth.json"
     found: dict[str, Any] = {}

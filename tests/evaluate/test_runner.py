@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fewview.engine._contract import Contract
 from fewview.episodes import TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
@@ -127,6 +128,28 @@ def test_cells_together_are_what_they_are_alone(
         np.testing.assert_array_equal(other.answers.labels, result.answers.labels)
         gap = np.abs(np.exp(other.answers.scores) - np.exp(result.answers.scores))
         assert gap.max() < 1e-4
+
+
+def test_cells_that_fail_together_are_computed_alone_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two methods, prepared for ahead, one breaks down where its tasks are joined."""
+    grid = small(methods="proto,marginal", eta="0,0.5", splits=2, dtype="float64")
+    alone = numbers(run(grid))
+
+    def breaks(self: Any, states: Any) -> Any:
+        raise RuntimeError("cannot stack")
+
+    monkeypatch.setattr(Contract, "joins", True)
+    monkeypatch.setattr(Contract, "stack", breaks)
+    with pytest.warns(FewviewWarning, match="proto on .*one by one.*cannot stack") as told:
+        outcome = run(grid)
+    assert sum("one by one" in str(one.message) for one in told) == 1
+    assert not outcome.failures
+    together = numbers(outcome)
+    assert together.keys() == alone.keys()
+    for key, values in alone.items():
+        np.testing.assert_allclose(values, together[key], atol=1e-3)
 
 
 def test_same_digits_twice() -> None:

@@ -114,7 +114,7 @@ def test_shares_by_analysis_of_variance() -> None:
     rows = torch.from_numpy(values.copy())
     left = left_over(rows, torch.ones(4000, dtype=torch.bool), 0, projection)
     episodes = EpisodeSampler(data, TaskSpec(way=40, shot=1, queries=9)).draw(0, 8)
-    within, between, rest = shares_of(left, 0, episodes)[:, 0].tolist()
+    within, between, rest = shares_of(left, 0, [episodes])[:, 0].tolist()
     assert rest == pytest.approx(1, abs=0.02)
     assert between / within == pytest.approx(4, rel=0.15)
     # All variance is within or between; means of 40 classes vary 39/40 as much.

@@ -14,7 +14,7 @@ from torch import Tensor
 import fewview.methods.completer as completer
 import fewview.methods.cpm as cpm
 import fewview.methods.icmsc as icmsc
-import fewview.numerics._networks as networks
+import fewview.numerics._again as _again
 from fewview import EpisodeSampler, TaskSpec, create
 from fewview.engine._checks import Case, check_method, synthetic_data
 from fewview.engine._registry import expand, get_entry, names
@@ -188,7 +188,7 @@ def test_steps_that_are_played_again_are_the_steps(monkeypatch: pytest.MonkeyPat
     task = TaskSpec(way=3, shot=1, queries=8, eta=0.3)
     method = create("completer", device="cuda").set_params(**CHEAPER["completer"])
     played = method.prepare(base, task, 7)
-    monkeypatch.setattr(networks, "EAGER", 10**9)
+    monkeypatch.setattr(_again, "FIRST", 10**9)
     for wanted, found in zip(
         tensors_of(method.prepare(base, task, 7)), tensors_of(played), strict=True
     ):

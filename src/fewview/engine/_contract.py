@@ -374,7 +374,9 @@ class Contract(Parameters, ABC):
 
     def _answer(self, waiting: Sequence[tuple[int, Episodes, Work]]) -> Iterator[Answered]:
         """Score one batch, of one state or of several."""
-        tensors = [kept_tensors(self, work.data, work.prepared)[0] for _, _, work in waiting]
+        tensors = [
+            work.rows or kept_tensors(self, work.data, work.prepared)[0] for _, _, work in waiting
+        ]
         begin = perf_counter()  # scaling is not scoring
         learnt = list({id(work.prepared.state): work.prepared for _, _, work in waiting}.values())
         of = [next(k for k, p in enumerate(learnt) if p.state is work.prepared.state)

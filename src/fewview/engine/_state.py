@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fewview.episodes._sampler import Episodes
-from fewview.numerics._batch import map_tensors
+from fewview.numerics._batch import ViewTensors, map_tensors
 from fewview.samples._data import MultiViewData
 from fewview.samples._scaling import ViewScaling
 
@@ -102,11 +102,15 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Work:
-    """Tasks to be answered: episodes of unscaled data, and what was learnt for them."""
+    """Tasks to be answered: episodes of unscaled data, and what was learnt for them.
+
+    `rows` are these data scaled, where that was done beforehand.
+    """
 
     data: MultiViewData
     episodes: Episodes
     prepared: Prepared
+    rows: ViewTensors | None = None
 
 
 @dataclass(frozen=True)

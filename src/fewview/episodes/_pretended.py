@@ -140,14 +140,18 @@ def thinned(data: MultiViewData, most: int = MOST_SAMPLES) -> MultiViewData:
         >>> np.bincount(thinned(data, 6).codes).tolist()
         [4, 2]
     """
-    if len(data) <= most:
-        return data
-    sizes = np.bincount(data.codes)
-    share = most / len(data)
-    keys = raw(np.array(stream_key("thinned"), dtype=np.uint64), len(data))
+    return data if len(data) <= most else data[thinned_rows(data.codes, most)]
+
+
+def thinned_rows(codes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Positions that `thinned` keeps of samples of these classes, [n], rising."""
+    if len(codes) <= most:
+        return np.arange(len(codes))
+    share = most / len(codes)
+    keys = raw(np.array(stream_key("thinned"), dtype=np.uint64), len(codes))
     keep = []
-    for code, size in enumerate(sizes):
-        rows = np.flatnonzero(data.codes == code)
+    for code, size in enumerate(np.bincount(codes)):
+        rows = np.flatnonzero(codes == code)
         count = min(size, max(2, round(share * size)))
         keep.append(rows[smallest(keys[rows], count)])
-    return data[np.sort(np.concatenate(keep))]
+    return np.sort(np.concatenate(keep))

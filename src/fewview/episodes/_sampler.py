@@ -12,6 +12,7 @@ import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import floor
 from os import PathLike
 from pathlib import Path
@@ -357,9 +358,8 @@ class EpisodeSampler:
         while open_tasks.size and attempt < MAX_REDRAWS:
             # One draw, then two more, four: small classes take hundreds.
             tries = range(attempt, min(2 * attempt + 1, MAX_REDRAWS))
-            keys = [stream_key("query counts", number) for number in tries]
-            states = np.concatenate([combine(seeds[open_tasks], key) for key in keys])
-            drawn = dirichlet_counts(states, alpha, task.way, task.n_query)
+            states = combine(seeds[open_tasks], _count_keys(tries.stop)[tries.start :, None])
+            drawn = dirichlet_counts(states.reshape(-1), alpha, task.way, task.n_query)
             drawn = drawn.reshape(len(tries), len(open_tasks), task.way)
             fits = (drawn <= room[open_tasks]).all(axis=2)
             counts[open_tasks] = drawn[fits.argmax(axis=0), np.arange(len(open_tasks))]
@@ -368,6 +368,13 @@ class EpisodeSampler:
         capped[open_tasks] = True
         counts[capped] = capped_counts(first[capped], room[capped])
         return counts, capped
+
+
+@lru_cache(maxsize=16)
+def _count_keys(stop: int) -> NDArray[np.uint64]:
+    """Keys of the first `stop` draws of query counts."""
+    keys = [stream_key("query counts", number) for number in range(stop)]
+    return np.array(keys, dtype=np.uint64)
 
 
 def dominant_counts(

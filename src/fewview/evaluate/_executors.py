@@ -48,9 +48,11 @@ class HereExecutor:
     def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
         """Compute cells in their order, those that go together at once."""
         workbench = Workbench(grid, choices)
-        for panel in workbench.panels(cells):
-            yield Event(panel[0])
-            yield from workbench.attempt(panel)
+        panels = workbench.panels(cells)
+        with workbench.looking_ahead(panels):
+            for panel in panels:
+                yield Event(panel[0])
+                yield from workbench.attempt(panel)
 
 
 @dataclass(frozen=True)

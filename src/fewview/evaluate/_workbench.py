@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,7 +27,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fewview._version import __version__
-from fewview.engine._contract import learn_together
+from fewview.engine._contract import kept_tensors, learn_together
 from fewview.engine._method import Method
 from fewview.engine._state import Work
 from fewview.engine._trained import TrainedMethod
@@ -41,7 +43,7 @@ from fewview.evaluate._grid import (
 )
 from fewview.evaluate._sources import Source
 from fewview.evaluate._tuning import choose
-from fewview.ground._errors import FewviewError
+from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._memory import LRUCache
 from fewview.results._cells import Cell, Result, content_hash
 from fewview.results._metrics import Answers, join, measure
@@ -50,7 +52,7 @@ from fewview.samples._data import MultiViewData
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
 # Most base sets that are learnt from at once, ahead of the batches that need them.
-AHEAD = 4
+AHEAD = 5
 # Name, among versions, of how exact products are where that is not as usual.
 PRODUCTS = "float32_products"
 Choices = dict[str, dict[str, Any]]
@@ -79,6 +81,32 @@ class _Asked(NamedTuple):
     seconds_base: float
 
 
+class _Ahead:
+    """What was begun ahead of who takes it: a few units at a time, in their order."""
+
+    def __init__(
+        self,
+        units: Iterator[tuple[Cell, ...]],
+        begin: Callable[[tuple[Cell, ...]], Future[list[_Asked]]],
+        count: int,
+    ) -> None:
+        self._later, self._begin = units, begin
+        self._begun = {unit: begin(unit) for unit in islice(units, count)}
+
+    def take(self, unit: tuple[Cell, ...]) -> Future[list[_Asked]] | None:
+        """What was begun for a unit, None where nothing was; another one begins in its place."""
+        found = self._begun.pop(unit, None)
+        if found is not None:
+            self._begun |= {unit: self._begin(unit) for unit in islice(self._later, 1)}
+        return found
+
+    def drop(self, units: Iterable[tuple[Cell, ...]]) -> None:
+        """Forget units that nobody will take."""
+        for unit in units:
+            if (found := self.take(unit)) is not None:
+                found.cancel()
+
+
 class Workbench:
     """Computes cells of one grid in one process; `choices` are those made before, by key."""
 
@@ -89,6 +117,7 @@ class Workbench:
         self._methods: dict[str, Method] = {}
         self._subsets: LRUCache[Any, MultiViewData] = LRUCache(4)
         self._lock = Lock()
+        self._ahead: _Ahead | None = None
 
     def evaluate(self, cells: Sequence[Cell]) -> Iterator[Result]:
         """Compute cells in batches that span them; see `Workbench.panels`."""
@@ -96,13 +125,13 @@ class Workbench:
         told: list[tuple[str, float]] = []
 
         def works() -> Iterator[Work]:
-            for asked in chain(first, self._ask_ahead(others)):
+            for asked in chain([first], others):
                 told.append((asked.chosen, asked.seconds_base))
                 yield asked.work
 
-        unit, *others = (list(found) for _, found in groupby(cells, key=lambda c: c.base_classes))
-        first = self._ask(unit)
-        answered = first[0].method.score_in_batches(works())
+        others = self._asked(_units(cells))
+        first = next(others)
+        answered = first.method.score_in_batches(works())
         for number, parts in groupby(answered, key=lambda part: part.number):
             metrics, said, labels, seconds = [], [], [], 0.0
             for part in parts:
@@ -151,6 +180,7 @@ class Workbench:
                         cell.start, cell.stop
                     ),
                     learnt,
+                    kept_tensors(method, novel, learnt)[0],
                 ),
                 ",".join(filter(None, (chosen, method.describe_choice(learnt.state)))),
                 seconds_base + learnt.seconds,
@@ -158,25 +188,43 @@ class Workbench:
             for cell, task, learnt in zip(cells, tasks, prepared, strict=True)
         ]
 
-    def _ask_ahead(self, units: Sequence[Sequence[Cell]]) -> Iterator[_Asked]:
-        """Prepare for the next base sets while the device is busy with the last ones."""
+    @contextmanager
+    def looking_ahead(self, panels: Sequence[Sequence[Cell]]) -> Iterator[None]:
+        """Inside, other threads prepare for the next base sets of panels while one is scored.
+
+        For methods that join tasks: elsewhere scoring has all cores, and a cell its own digits.
+        """
+        units = [
+            unit
+            for panel in panels
+            if not panel[0].tune and self._method(panel[0].method).joins
+            for unit in _units(panel)
+        ]
         if len(units) < 2:
-            for unit in units:
-                yield from self._ask(unit)
+            yield
             return
         cores = os.cpu_count() or 1
         count = max(1, min(AHEAD, cores // 2))
         each, usual = max(1, cores // count), torch.get_num_threads()
         pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(each,))
+        self._ahead = _Ahead(iter(units), lambda unit: pool.submit(self._ask, unit), count)
         try:
-            with pool, threadpool_limits(each):  # all of them together have the cores
-                waiting = deque(pool.submit(self._ask, unit) for unit in units[:count])
-                later = iter(units[count:])
-                while waiting:
-                    yield from waiting.popleft().result()
-                    waiting.extend(pool.submit(self._ask, unit) for unit in islice(later, 1))
+            with threadpool_limits(each):  # all of them together have the cores
+                yield
         finally:
+            self._ahead = None
+            pool.shutdown(cancel_futures=True)
             torch.set_num_threads(usual)
+
+    def _asked(self, units: Sequence[tuple[Cell, ...]]) -> Iterator[_Asked]:
+        """What the cells of class splits ask for, prepared ahead where somebody does."""
+        try:
+            for unit in units:
+                begun = None if self._ahead is None else self._ahead.take(unit)
+                yield from self._ask(unit) if begun is None else begun.result()
+        finally:
+            if self._ahead is not None:
+                self._ahead.drop(units)
 
     def panels(self, cells: Sequence[Cell]) -> list[list[Cell]]:
         """Cells that go through batches together, in the order of their first ones.
@@ -215,6 +263,13 @@ class Workbench:
                 yield Event(result.cell, result, choices=choices)
         except Exception as error:
             if len(cells) > 1:  # whose fault it is, each one tells by itself
+                warnings.warn(
+                    f"{cells[0].method} on {cells[0].dataset}: {len(cells) - done} cells are "
+                    f"computed one by one, because together they gave {type(error).__name__}: "
+                    f"{error}",
+                    FewviewWarning,
+                    stacklevel=2,
+                )
                 for cell in cells[done:]:
                     yield from self.attempt([cell])
             elif isinstance(error, FewviewError):
@@ -256,6 +311,11 @@ class Workbench:
         parameters = listed[found["index"]]
         text = ",".join(f"{name}={value}" for name, value in sorted(parameters.items()))
         return clone(method).set_params(**parameters), text, float(found["seconds"])
+
+
+def _units(cells: Sequence[Cell]) -> list[tuple[Cell, ...]]:
+    """Cells one after another that have the same base classes."""
+    return [tuple(found) for _, found in groupby(cells, key=lambda cell: cell.base_classes)]
 
 
 def choice_key(cell: Cell) -> str:

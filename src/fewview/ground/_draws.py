@@ -35,9 +35,9 @@ def stream_key(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def combine(states: UInt64Array, key: int) -> UInt64Array:
-    """Derive one stream per state for the purpose `key` (a `stream_key`)."""
-    return mix(mix(np.asarray(states, dtype=np.uint64)) ^ np.uint64(key))
+def combine(states: UInt64Array, key: int | UInt64Array) -> UInt64Array:
+    """Derive one stream per state for the purpose `key` (a `stream_key`, or many of them)."""
+    return mix(mix(np.asarray(states, dtype=np.uint64)) ^ np.asarray(key, dtype=np.uint64))
 
 
 def raw(states: UInt64Array, count: int | tuple[int, ...]) -> UInt64Array:

@@ -28,7 +28,8 @@ def rectified_prototypes(
     prototypes = unit_rows(class_means(support, members))  # [T, K, D]
     cosine = query.cosines(prototypes)  # [T, N_Q, K]
     way = members.shape[2]
-    chosen = torch.nn.functional.one_hot(cosine.argmax(-1), way).to(cosine)
+    classes = torch.arange(way, device=cosine.device)
+    chosen = (cosine.argmax(-1, keepdim=True) == classes).to(cosine)
     if 0 < n_pseudo < cosine.shape[1]:
         confidence = torch.where(chosen > 0, cosine, -torch.inf)
         limit = confidence.topk(n_pseudo, dim=1).values[:, -1:]  # [T, 1, K]

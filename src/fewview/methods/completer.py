@@ -23,9 +23,9 @@ from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.engine._trained import TRAIN_ON, TrainedMethod, with_codes
 from fewview.episodes._task import TaskSpec
+from fewview.numerics._again import Again
 from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
 from fewview.numerics._networks import (
-    Replay,
     all_samples,
     descend,
     draw_weights,
@@ -344,25 +344,28 @@ def train(
     warm_up = how.warm_up * epochs / how.epochs
     least = least_loss(len(widths), how.code, how.graph, how.alpha)
 
-    def step(rows: Tensor, states: Tensor | None, predict: bool) -> dict[str, Tensor]:
+    def step(drawn: tuple[Tensor, ...], predict: bool) -> dict[str, Tensor]:
+        rows, *states = drawn
         index = rows[:, None, :].expand(-1, x.shape[1], -1)
         part = x.gather(2, index[..., None].expand(-1, -1, -1, x.shape[-1]))
         seen = observed.gather(2, index)
-        if states is not None:
-            seen = redrawn(seen, states)
+        if states:
+            seen = redrawn(seen, *states)
             part = part * seen[..., None]
         loss, parts = completer_loss(networks, part, seen, sizes, predict, how.graph, how.alpha)
         descend(adam, loss)
         return {"loss": loss.detach()} | {k: v.detach() for k, v in parts.items()}
 
-    take = Replay(step)
+    again = Again()
     for epoch in range(epochs):
         losses = []
         order = raw(streams(seeds, "completer", "order", epoch), n).argsort(dim=-1, stable=True)
         # Parts of nearly equal length: a short rest would make poor statistics.
         for number, rows in enumerate(order.tensor_split(math.ceil(n / how.batch), dim=1)):
-            states = streams(seeds, "completer", "masks", epoch, number) if redraw else None
-            losses.append(take(rows.contiguous(), states, epoch >= warm_up))
+            drawn: tuple[Tensor, ...] = (rows.contiguous(),)
+            if redraw:
+                drawn = (*drawn, streams(seeds, "completer", "masks", epoch, number))
+            losses.append(map_tensors(again(step, drawn, epoch >= warm_up), Tensor.clone))
         means = {key: torch.stack([part[key] for part in losses]).mean(0) for key in losses[0]}
         for key in {"loss", "contrastive"} & set(means):
             means[key] = means[key] - least

@@ -111,9 +111,7 @@ class EpisodeBatch:
 
     def concatenated(self) -> tuple[Tensor, Tensor]:
         """All views side by side: supports [tasks, n_support, D], queries [tasks, n_query, D]."""
-        if self.n_views == 1:
-            return self.support[0], self.query[0]
-        return torch.cat(self.support, dim=-1), torch.cat(self.query, dim=-1)
+        return side_by_side(self.support), side_by_side(self.query)
 
     def without_query_labels(self) -> EpisodeBatch:
         """The same tasks, query labels removed."""
@@ -196,10 +194,11 @@ class ViewTensors:
         """Copy a data set to a device, zeros in place of missing rows; empty cells stay NaN."""
         views = []
         for block, present in zip(data.views.values(), data.mask.T, strict=True):
-            rows = np.array(block)
-            rows[~present] = 0
-            views.append(torch.from_numpy(rows).to(device=device, dtype=dtype))
-        return cls(tuple(views), torch.from_numpy(np.array(data.mask)).to(device), data.view_names)
+            rows = torch.tensor(block, device=device, dtype=dtype)
+            if not present.all():
+                rows[torch.tensor(~present, device=device)] = 0
+            views.append(rows)
+        return cls(tuple(views), torch.tensor(data.mask, device=device), data.view_names)
 
     def gather(self, episodes: Episodes) -> EpisodeBatch:
         """Build the tensors of some tasks."""
@@ -237,7 +236,7 @@ class ViewTensors:
         flat = index.reshape(-1)
         out = []
         for view, block in enumerate(self.views):
-            rows = _new_rows(flat.shape[0], block)
+            rows = _new_rows(flat.shape[0], block, block.shape[1])
             torch.index_select(block, 0, flat, out=rows)
             gone = (~mask[..., view]).reshape(-1).nonzero()[:, 0]
             if gone.numel():
@@ -246,9 +245,18 @@ class ViewTensors:
         return tuple(out)
 
 
-def _new_rows(count: int, block: Tensor) -> Tensor:
+def side_by_side(views: Sequence[Tensor]) -> Tensor:
+    """Views [..., width] as one, [..., all widths]; a single one is not copied."""
+    if len(views) == 1:
+        return views[0]
+    shape = views[0].shape[:-1]
+    rows = _new_rows(shape.numel(), views[0], sum(view.shape[-1] for view in views))
+    return torch.cat(tuple(views), dim=-1, out=rows.reshape(*shape, -1))
+
+
+def _new_rows(count: int, block: Tensor, width: int) -> Tensor:
     """Make an uninitialised tensor [count, width] of the kind of `block`."""
-    shape = (count, block.shape[1])
+    shape = (count, width)
     if block.device.type == "cpu" and block.dtype in (torch.float32, torch.float64):
         # numpy asks the system for huge pages, torch does not: filling new memory is about ten
         # times faster, and gathering tasks is nothing but that (benchmarks/episodes.py).

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._batch import EpisodeBatch, side_by_side
 
 ROUNDING = 64  # last places
 # Views that are narrower on average are copied side by side: products of narrow ones cost more.
@@ -41,7 +41,7 @@ class MovedUnitRows:
     def of(cls, views: Sequence[Tensor]) -> MovedUnitRows:
         """Rows at unit length, not moved."""
         if sum(view.shape[-1] for view in views) < NARROW * len(views):
-            views = [torch.cat(tuple(views), dim=-1)]
+            views = [side_by_side(views)]
         lengths = torch.stack([torch.linalg.vector_norm(view, dim=-1) for view in views], -1)
         length = torch.linalg.vector_norm(lengths, dim=-1, keepdim=True)
         width = sum(view.shape[-1] for view in views)

@@ -7,13 +7,10 @@ from `_tensor_draws.py`, keyed by the task's seed and by what they are for.
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -100,56 +97,6 @@ def descend(optimiser: torch.optim.Adam, loss: Tensor) -> None:
     """Move the optimiser's tensors, and no others, one step down the loss [tasks]."""
     parameters = [item for group in optimiser.param_groups for item in group["params"]]
     take_step(optimiser, torch.autograd.grad(loss.sum(), parameters, allow_unused=True))
-
-
-EAGER = 3  # steps of a kind that are taken before it is recorded
-
-
-class Replay:
-    """Steps of a training, which on a GPU are recorded once and then played again.
-
-    A step of small networks is a thousand launches, which take longer than what they launch; played
-    again they are one. `step` takes tensors, then whatever tells kinds of steps apart, and gives
-    tensors by name. It may change tensors in place, but must look at nothing else that changes and
-    bring nothing from the host. What cannot be recorded is taken step by step, as on a CPU.
-    """
-
-    def __init__(self, step: Callable[..., dict[str, Tensor]]) -> None:
-        self._step = step
-        self._seen: Counter[Hashable] = Counter()
-        self._known: dict[Hashable, tuple[torch.cuda.CUDAGraph, list[Tensor], dict[str, Tensor]]]
-        self._known = {}
-        self._works = True
-
-    def __call__(self, *given: Any) -> dict[str, Tensor]:
-        """Take one step."""
-        tensors = [item for item in given if isinstance(item, Tensor)]
-        kind = tuple(tuple(i.shape) if isinstance(i, Tensor) else i for i in given)
-        self._seen[kind] += 1
-        if tensors[0].device.type != "cuda" or not self._works or self._seen[kind] <= EAGER:
-            return self._step(*given)
-        if kind not in self._known and not self._record(kind, given):
-            return self._step(*given)
-        graph, places, out = self._known[kind]
-        for place, tensor in zip(places, tensors, strict=True):
-            place.copy_(tensor)
-        graph.replay()
-        return {name: value.clone() for name, value in out.items()}
-
-    def _record(self, kind: Hashable, given: Sequence[Any]) -> bool:
-        """Record a step, which takes none; False if that is not possible."""
-        held = [item.clone() if isinstance(item, Tensor) else item for item in given]
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph):
-                out = self._step(*held)
-        except RuntimeError as error:
-            torch.cuda.synchronize()
-            warnings.warn(f"steps are not recorded: {error}", RuntimeWarning, stacklevel=4)
-            self._works = False
-            return False
-        self._known[kind] = graph, [item for item in held if isinstance(item, Tensor)], out
-        return True
 
 
 # ---------------------------------------------------------------------------- samples

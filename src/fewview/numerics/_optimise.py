@@ -127,7 +127,7 @@ def minimise_lbfgs(
         torch.zeros_like(active, dtype=torch.int64), active, gradient, nothing, nothing, nothing,
         nothing, x, value, gradient, nobody, nobody,
     )  # fmt: skip
-    again = Again(turn, look, move)
+    again = Again()
     for _ in range(max_iter):
         if not bool(now.active.any()):
             break
@@ -208,7 +208,7 @@ def make_adam(
     """
     if not all(parameter.is_contiguous() for parameter in parameters):
         raise ValueError("Adam moves whole tensors, not views of them")
-    recorded = bool(parameters) and parameters[0].device.type == "cuda"  # steps can be (`Replay`)
+    recorded = bool(parameters) and parameters[0].device.type == "cuda"  # steps can be (`Again`)
     return torch.optim.Adam(
         list(parameters), lr=learning_rate, betas=betas, fused=True, capturable=recorded
     )

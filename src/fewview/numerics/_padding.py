@@ -45,6 +45,8 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
     if not any(map(any, lacking)):
         return batch
     members = batch.one_hot()
+    if rule == "zero" and batch.n_support <= batch.way and bool(((members > 0).sum(1) <= 1).all()):
+        return batch  # gaps are zeros already, and no support has another one of its class
     supports, queries = list(batch.support), list(batch.query)
     for view, (x_s, x_q) in enumerate(zip(batch.support, batch.query, strict=True)):
         # Gaps are zeros already, which is all that queries need under that rule.

@@ -20,7 +20,7 @@ from fewview.files._file_contents import Contents, KeyedLabels, Keys, Tables
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import FloatArray, PartialRows, as_float, numbered, settle_rows
 from fewview.samples._columns import Columns, RawView
-from fewview.samples._labels import in_order
+from fewview.samples._labels import in_order, is_rising
 
 # Tables of so many rows share some, unless they are keyed differently.
 FEWEST_ROWS = 5
@@ -86,9 +86,16 @@ def _joined_numbers(sources: Sequence[Keys]) -> tuple[NDArray[np.int64], list[An
         found = [np.array(keys.ids, dtype=np.int64) for keys in sources]
     except OverflowError:
         return None
-    ids, counts = np.unique(np.concatenate(found), return_counts=True)
-    places = [np.searchsorted(ids, numbers) for numbers in found]
-    once = all(np.bincount(rows).max() == 1 for rows in places)
+    # Most often one table has all samples, in order.
+    ids = max(found, key=len)
+    places = [np.searchsorted(ids[:-1], numbers) for numbers in found] if is_rising(ids) else []
+    if not all((ids[rows] == numbers).all() for rows, numbers in zip(places, found, strict=False)):
+        places = []
+    if not places:
+        ids = np.unique(np.concatenate(found))
+        places = [np.searchsorted(ids, numbers) for numbers in found]
+    times = [np.bincount(rows, minlength=len(ids)) for rows in places]
+    counts, once = np.sum(times, axis=0), all(table.max() == 1 for table in times)
     alone = len(sources) > 1 and any(counts[rows].max() == 1 for rows in places)
     return None if alone or not once else (ids, places)
 

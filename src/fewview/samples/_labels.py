@@ -74,9 +74,13 @@ def as_ids(ids: Iterable[Hashable] | None, n_samples: int) -> NDArray[Any] | Non
     return _tidy(values)
 
 
+def is_rising(numbers: NDArray[np.int64]) -> bool:
+    """Whether every number is larger than the one before."""
+    return bool((numbers[1:] > numbers[:-1]).all())
+
+
 def _all_different(numbers: NDArray[np.int64], count: int) -> bool:
-    ordered = np.sort(numbers)
-    return len(ordered) == count and bool((ordered[1:] > ordered[:-1]).all())
+    return len(numbers) == count and (is_rising(numbers) or is_rising(np.sort(numbers)))
 
 
 def encode_labels(

@@ -7,6 +7,7 @@ a view.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -269,15 +270,13 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     if rule == NATURAL:
         rules = natural_rules(data)
     for index, (view, block) in enumerate(data.views.items()):
-        rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
+        rows = _present(block, data.mask[:, index])
         means[view] = _column_means(rows)
         if np.isnan(rows).any():
             silent = np.isnan(means[view])
             typical = means[view][~silent].mean()
             rows = np.where(np.isnan(rows), np.where(silent, typical, means[view]), rows)
-        if takes_roots(rules[view]):
-            rows = signed_root(rows)
-        shift[view], factor[view] = _fit_view(rows, rules[view].removeprefix("root+"))
+        shift[view], factor[view] = _fit_view(rows, rules[view])
         if rule in (BY_WIDTH, NATURAL) and rules[view] == "standard" and rows.size:
             factor[view] = factor[view] / np.sqrt(rows.shape[1])
     return ViewScaling(rule, shift, factor, rules, means)
@@ -295,13 +294,38 @@ def takes_roots(rule: str) -> bool:
     return rule.startswith("root+")
 
 
-def _column_means(rows: Float64Array) -> Float64Array:
+def _present(block: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
+    """Rows that are there; no copy where all are."""
+    return np.asarray(block if present.all() else block[present])
+
+
+def _pieces(rows: NDArray[Any], rooted: bool = False) -> Iterator[Float64Array]:
+    """Rows [n, width] in float64, roots of them where asked, as many at a time as stay in cache."""
+    size = max(1, CACHED // max(rows.shape[1], 1))
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size].astype(np.float64)
+        yield signed_root(part) if rooted else part
+
+
+def _column_sums(parts: Iterable[Float64Array]) -> Float64Array:
+    """Sums of columns, one row added after the other whatever the parts: their digits are one."""
+    total: Float64Array | None = None
+    for part in parts:
+        total = (part if total is None else np.concatenate([total[None], part])).sum(axis=0)
+    assert total is not None
+    return total
+
+
+def _column_means(rows: NDArray[Any]) -> Float64Array:
     """Means of the cells that are there; NaN for columns without any."""
+    if not len(rows):
+        return np.zeros(rows.shape[1])
+    means = _column_sums(_pieces(rows)) / len(rows)
+    if not np.isnan(means).any():
+        return means
     known = ~np.isnan(rows)
-    if not len(rows) or known.all():
-        return rows.mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
     count = known.sum(axis=0)
-    total: Float64Array = np.where(known, rows, 0.0).sum(axis=0)
+    total = np.where(known, rows, 0.0).sum(axis=0, dtype=np.float64)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -322,10 +346,11 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
     """
     lowest, zeros = {}, {}
     for index, (view, block) in enumerate(data.views.items()):
-        rows = block[data.mask[:, index]]
-        cells = rows[np.isfinite(rows)]
+        rows = _present(block, data.mask[:, index])
+        finite = np.isfinite(rows)
+        cells = rows if finite.all() else rows[finite]
         lowest[view] = float(cells.min()) if cells.size else 0.0
-        zeros[view] = float(np.mean(cells == 0)) if cells.size else 0.0
+        zeros[view] = 1 - np.count_nonzero(cells) / cells.size if cells.size else 0.0
     dense = "standard+unit" if min(lowest.values()) < 0 else "root+standard+unit"
     rules = {}
     for view, width in data.view_dims.items():
@@ -340,20 +365,26 @@ def signed_root(block: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def _fit_view(rows: Float64Array, rule: str) -> tuple[Float64Array, Float64Array]:
+def _fit_view(rows: NDArray[Any], rule: str) -> tuple[Float64Array, Float64Array]:
     zero, one = np.zeros(()), np.ones(())
+    rooted, rule = takes_roots(rule), rule.removeprefix("root+")
     if rows.size == 0 or rule in ("none", "unit"):
         return zero, one
     if rule in ("scale", "minmax"):
+        rows = rows.astype(np.float64)
         low, high = rows.min(), rows.max()
         spread = high - low
         if spread == 0:
             return np.asarray(low), one
         return np.asarray(rows.mean() if rule == "scale" else low), np.asarray(1.0 / spread)
-    mean = rows.mean(axis=0)
-    deviation = rows.std(axis=0)
+    mean = _column_sums(_pieces(rows, rooted)) / len(rows)
+    squares = _column_sums(np.square(part - mean) for part in _pieces(rows, rooted))
+    deviation = np.sqrt(squares / len(rows))
+    largest, first = np.abs(rows).max(axis=0).astype(np.float64), rows[0].astype(np.float64)
+    if rooted:
+        largest, first = np.sqrt(largest), signed_root(first)
     # Rounding makes a constant feature look as if it varied in its last digit.
-    varies = deviation > 1e-10 * np.abs(rows).max(axis=0)
+    varies = deviation > 1e-10 * largest
     typical = np.sqrt(np.mean(deviation[varies] ** 2)) if varies.any() else 1.0
     # The exact constant: its rounded mean would leave a rest that unit rows blow up.
-    return np.where(varies, mean, rows[0]), 1.0 / np.where(varies, deviation, typical)
+    return np.where(varies, mean, first), 1.0 / np.where(varies, deviation, typical)

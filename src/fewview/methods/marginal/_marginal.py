@@ -517,13 +517,15 @@ class Marginal(Method):
         state = cast(MarginalState, state)
         members = batch.one_hot()
         members = torch.cat([members, torch.zeros_like(members[..., :1])], dim=-1)
-        scores = predictive_scores(evidence_of(batch, state, self._rule), members)
-        out = scores[..., :-1] - scores[..., -1:]
-        if state.remainder is None or self.structure != "full":
-            return out
+        rest = state.remainder if self.structure == "full" else None
         projection = completed(state)
-        left = {view: leave_over(batch, view, projection) for view in state.remainder.views}
-        more = state.remainder.predictive(left, members[..., :-1])
+        left = {view: leave_over(batch, view, projection) for view in (rest.views if rest else ())}
+        evidence = evidence_of(batch, state, self._rule, left=left)
+        scores = predictive_scores(evidence, members)
+        out = scores[..., :-1] - scores[..., -1:]
+        if rest is None:
+            return out
+        more = rest.predictive(left, members[..., :-1])
         if batch.support_weights is not None:
             # Means of base classes: what tells those apart is in the components.
             few = (members[..., :-1].amax(1) <= 1)[:, None]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
 
@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.episodes._pretended import divide, thinned
+from fewview.episodes._pretended import divide, thinned_rows
 from fewview.episodes._sampler import Episodes, EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._draws import stream_key, uniform
 from fewview.methods.marginal._inverse import orthonormal
 from fewview.methods.marginal._projection import Projection, fit_projection
-from fewview.numerics._batch import EpisodeBatch, map_tensors
+from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
 from fewview.samples._data import MultiViewData
 
 # Most directions of a view; later ones never told classes apart.
@@ -288,12 +288,18 @@ class Fold:
     smallest: int  # rows of a class in pretended tasks
     device: Any = "cpu"  # where they are looked at
 
-    def left_over(self, rows: MultiViewData, view: int) -> LeftOver:
-        """What is left over of some rows of the classes that play new ones, in float64."""
-        seen = torch.from_numpy(np.array(rows.mask[:, view])).to(self.device)
-        values = torch.tensor(rows.views[rows.view_names[view]], dtype=torch.float64)
+    @cached_property
+    def left(self) -> tuple[LeftOver, ...]:
+        """What is left over, view by view, of the classes that play new ones, in float64.
+
+        Tasks are made of the same rows again and again, so these are multiplied once.
+        """
         projection = map_tensors(self.projection, lambda tensor: tensor.to(self.device))
-        return left_over(values.to(self.device), seen, view, projection)
+        rows = ViewTensors.of(self.unknown, self.device)
+        return tuple(
+            left_over(values.double(), rows.mask[:, view], view, projection, rows.empty_cells)
+            for view, values in enumerate(rows.views)
+        )
 
 
 def wide_views(projection: Projection) -> list[int]:
@@ -308,10 +314,11 @@ def play_new(
 
     Of scaled base samples and the views at these positions; nothing where there are too few.
     """
-    seen = base.mask[:, views].any(1)
-    if not views or not seen.any():
+    seen = np.flatnonzero(base.mask[:, views].any(1))
+    if not views or not len(seen):
         return []
-    rows = thinned(base[seen].select_views([base.view_names[view] for view in views]), MOST_ROWS)
+    seen = seen[thinned_rows(base.codes[seen], MOST_ROWS)]
+    rows = base[seen].select_views([base.view_names[view] for view in views])
     sizes = np.bincount(rows.codes)
     smallest = max(2, int(np.quantile(sizes, 0.25)))
     among = np.flatnonzero(sizes >= smallest)
@@ -333,14 +340,15 @@ def learn_profile(
     way = min(way, len(folds[0].unknown.classes))
     counts = sorted({min(count, folds[0].smallest) for count in ROWS_PER_CLASS})
     found = []
-    for fold in folds:
-        # Tasks are made of the same rows again and again, so these are multiplied once.
-        left = [fold.left_over(fold.unknown, v) for v in range(len(views))]
-        for kind, count in product(KINDS, counts):
+    for fold, count in product(folds, counts):
+        episodes = []
+        for kind in KINDS:
             task = TaskSpec(way=way, shot=1, queries=count - 1, query_counts=kind)
-            episodes = EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS)
-            found.append(torch.stack([shares_of(part, v, episodes) for v, part in enumerate(left)]))
-    table = torch.stack(found).reshape(-1, len(counts), len(views), 3, DIRECTIONS).mean(0)
+            episodes.append(EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS))
+        found.append(
+            torch.stack([shares_of(left, v, episodes) for v, left in enumerate(fold.left)])
+        )
+    table = torch.stack(found).reshape(len(folds), len(counts), len(views), 3, DIRECTIONS).mean(0)
     within, between, rest = table.cpu().unbind(2)  # [R, views, J]
     kept = [v for v in range(len(views)) if float(rest[-1, v, 0]) > LEAST_REST]
     between = between.clamp(min=0)[:, kept]
@@ -355,21 +363,26 @@ def learn_profile(
     )
 
 
-def shares_of(left: LeftOver, view: int, episodes: Episodes) -> Tensor:
+def shares_of(left: LeftOver, view: int, kinds: Sequence[Episodes]) -> Tensor:
     """Variance within classes and between their means, as shares of all, by analysis of variance.
 
-    And the share of the variance of the view that these directions have: [3, J]. Of episodes of the
-    rows [n] of which this is left over.
+    And the share of the variance of the view that these directions have: [3, J]. The mean over
+    kinds of episodes, as many of each and of one shape, of the rows [n] of which this is left over.
     """
     both = ("support", "query")
     numbers, labels, mask = (
         torch.from_numpy(
-            np.concatenate([getattr(episodes, name + end) for name in both], axis=1)
+            np.concatenate(
+                [
+                    np.concatenate([getattr(episodes, name + end) for name in both], axis=1)
+                    for episodes in kinds
+                ]
+            )
         ).to(left.whole.device)
         for end in ("", "_labels", "_mask")
     )
     rows, seen, variance = principal_rows(left.at(numbers, mask[..., view]))
-    classes_of = torch.arange(episodes.way, device=labels.device)
+    classes_of = torch.arange(kinds[0].way, device=labels.device)
     members = (labels[..., None] == classes_of).to(rows) * seen[..., None]
     counts = members.sum(1)  # [T, C]
     total, classes = counts.sum(1, keepdim=True), (counts > 0).sum(1, keepdim=True)
@@ -379,11 +392,17 @@ def shares_of(left: LeftOver, view: int, episodes: Episodes) -> Tensor:
     freedom = (classes - 1).clamp(min=1)  # gaps may leave rows of one class only
     typical = (total - counts.square().sum(1, keepdim=True) / total.clamp(min=1)) / freedom
     between = (explained / freedom - within) / typical.clamp(min=1)
-    whole = variance.sum(0).clamp(min=TINY)
-    # The variance of all rows: mean of their squares minus the square of their mean.
-    times = torch.bincount(numbers[seen], minlength=len(left.whole)).to(rows)
-    times = times / times.sum().clamp(min=1)
-    middle = times @ left.products @ times + (times @ left.inside).square().sum()
+    within, between, variance = (  # [kinds, J]
+        part.reshape(len(kinds), -1, part.shape[-1]).sum(1) for part in (within, between, variance)
+    )
+    whole = variance.clamp(min=TINY)
+    # The variance of all rows of a kind: mean of their squares minus the square of their mean.
+    times = rows.new_zeros(len(kinds), len(left.whole))
+    place, drawn = (x.reshape(len(kinds), -1) for x in (numbers, seen.to(rows)))
+    times = times.scatter_add_(1, place, drawn)
+    times = times / times.sum(1, keepdim=True).clamp(min=1)
+    middle = ((times @ left.products) * times).sum(1) + (times @ left.inside).square().sum(1)
     size = (times @ left.whole - middle).clamp(min=TINY)
-    rest = variance.mean(0).sum() / size
-    return torch.stack([within.sum(0) / whole, between.sum(0) / whole, rest.expand_as(whole)])
+    rest = (variance / len(kinds[0])).sum(1) / size
+    found = torch.stack([within / whole, between / whole, rest[:, None].expand_as(whole)])
+    return found.mean(1)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
@@ -22,9 +21,6 @@ from fewview.samples._data import MultiViewData
 DENSE_SIZE = 600
 # Up to this size products of all features (or of all samples) are formed for that.
 GRAM_SIZE = 4000
-# From this size on a GPU is faster.
-LEAST_SIDE = 256
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -91,25 +87,28 @@ def fit_projection(data: MultiViewData, components: int, device: Any = "cpu") ->
     """Find the principal axes of every view of the (scaled) base set.
 
     A view that no sample has, or that is constant, keeps one axis, so that every view has a place;
-    another has at most `components`. The answer is on the CPU, whatever the `device`.
+    another has at most `components`. They are looked for on the `device`; the answer is on the CPU.
     """
-    axes, shifts, centres, spares = [], [], [], []
+    found = []
     for index, block in enumerate(data.views.values()):
-        rows = np.asarray(block, dtype=np.float64)[data.mask[:, index]]
-        mean = rows.mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
-        centred = rows - mean
-        constant = np.abs(centred).max(initial=0) <= 1e-12 * np.abs(rows).max(initial=0)
-        found, along = _principal_axes(centred, 0 if constant else components, device)
-        spread = along.sum()
-        spares.append(torch.tensor(_spare(centred, along), dtype=torch.float64))
-        centres.append(torch.from_numpy(np.ascontiguousarray(mean)))
-        found = found / np.sqrt(spread) if spread > 0 else found
-        axes.append(torch.from_numpy(np.ascontiguousarray(found)))
-        shifts.append(torch.from_numpy(mean @ found))
-    return Projection(tuple(axes), tuple(shifts), tuple(centres), tuple(spares))
+        present = data.mask[:, index]
+        rows = torch.tensor(block if present.all() else block[present], device=device)
+        found.append(_fit_view(rows.double(), components))
+    return Projection(*(tuple(parts) for parts in zip(*found, strict=True)))
 
 
-def _spare(centred: FloatArray, along: FloatArray) -> float:
+def _fit_view(rows: Tensor, components: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Axes, shift, centre and spare of one view, see `Projection`, from rows [n, width]."""
+    mean = rows.mean(0) if len(rows) else rows.new_zeros(rows.shape[1])
+    centred = rows - mean
+    constant = not len(rows) or bool(centred.abs().max() <= 1e-12 * rows.abs().max())
+    axes, along = _principal_axes(centred, 0 if constant else components)
+    spread = along.sum()
+    axes = axes / torch.where(spread > 0, spread, 1.0).sqrt()
+    return axes.cpu(), (mean @ axes).cpu(), mean.cpu(), _spare(centred, along).cpu()
+
+
+def _spare(centred: Tensor, along: Tensor) -> Tensor:
     """Variance of rows [n, width] in a direction outside their axes, which have variances [c].
 
     Where the axes explain all that base rows differ by (there are few rows), rows of others may
@@ -117,14 +116,12 @@ def _spare(centred: FloatArray, along: FloatArray) -> float:
     """
     outside = centred.shape[1] - len(along)
     if outside == 0 or not len(centred):
-        return 0.0
-    rest = float(np.vdot(centred, centred) / len(centred) - along.sum())
-    return rest / outside if rest > 1e-9 * along.sum() else float(along.min())
+        return along.new_zeros(())
+    rest = torch.linalg.vector_norm(centred).square() / len(centred) - along.sum()
+    return torch.where(rest > 1e-9 * along.sum(), rest / outside, along.min())
 
 
-def _principal_axes(
-    centred: FloatArray, components: int, device: Any
-) -> tuple[FloatArray, FloatArray]:
+def _principal_axes(centred: Tensor, components: int) -> tuple[Tensor, Tensor]:
     """Principal axes [width, at most components] of rows [n, width], and the variances along them.
 
     Without components, and where rows do not differ, the first feature.
@@ -132,38 +129,43 @@ def _principal_axes(
     n, width = centred.shape
     count = min(components, n, width)
     if count:
-        values, found = _leading(centred, count, torch.device(device))
-        order = np.argsort(-values, kind="stable")[:count]
-        # Directions in which base samples do not differ at all carry rounding errors only.
-        order = order[values[order] > 1e-10 * max(values[order[0]], np.finfo(float).tiny)]
+        values, found = _leading(centred, count)
+        order = torch.argsort(values, descending=True, stable=True)[:count]
         values, found = values[order], found[:, order]
-        if len(order) and len(found) != width:  # of the samples: directions of features then
-            found = centred.T @ (found / np.sqrt(values))
-        if len(order):
+        # Directions in which base samples do not differ at all carry rounding errors only.
+        kept = values > 1e-10 * values[0].clamp(min=torch.finfo(values.dtype).tiny)
+        values, found = values[kept], found[:, kept]
+        if len(values) and len(found) != width:  # of the samples: directions of features then
+            found = centred.T @ (found / values.sqrt())
+        if len(values):
             return found, values / n
-    return np.eye(width, 1), centred[:, :1].var(axis=0) if n else np.zeros(1)
+    first = centred[:, :1]
+    along = first.square().mean(0) if n else first.new_zeros(1)
+    return torch.eye(width, 1, dtype=centred.dtype, device=centred.device), along
 
 
-def _leading(
-    centred: FloatArray, count: int, device: torch.device
-) -> tuple[FloatArray, FloatArray]:
+def _leading(centred: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors, at least the leading ones, of X X' or X' X: the smaller one."""
     n, width = centred.shape
     side = min(n, width)
-    if device.type != "cpu" and LEAST_SIDE <= side <= GRAM_SIZE:
-        rows = torch.from_numpy(centred).to(device)
-        found = torch.linalg.eigh(rows @ rows.T if n < width else rows.T @ rows)
-        return found[0][-count:].cpu().numpy(), found[1][:, -count:].cpu().numpy()
-    if side <= max(DENSE_SIZE, 3 * count):
-        values, vectors = np.linalg.eigh(centred @ centred.T if n < width else centred.T @ centred)
-        return values, vectors
-    if side > GRAM_SIZE:
-        operator = LinearOperator(
-            (width, width), matvec=lambda x: centred.T @ (centred @ x), dtype=np.float64
+    if centred.device.type != "cpu" and side <= GRAM_SIZE:
+        values, vectors = torch.linalg.eigh(
+            centred @ centred.T if n < width else centred.T @ centred
         )
-    else:
+        return values[-count:], vectors[:, -count:]
+    rows = centred.cpu().numpy()  # numpy sees the symmetry of products and halves the work
+    dense = side <= max(DENSE_SIZE, 3 * count)
+    if dense or side <= GRAM_SIZE:
         # Formed once, the matrix of products is read from near memory in every step.
-        operator = centred @ centred.T if n < width else centred.T @ centred
-    start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
-    values, vectors = eigsh(operator, k=count, v0=start - 0.5)
+        operator = rows @ rows.T if n < width else rows.T @ rows
+    else:
+        operator = LinearOperator(
+            (width, width), matvec=lambda x: rows.T @ (rows @ x), dtype=np.float64
+        )
+    if dense:
+        found = np.linalg.eigh(operator)
+    else:
+        start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
+        found = eigsh(operator, k=count, v0=start - 0.5)
+    values, vectors = (torch.from_numpy(part).to(centred.device) for part in found)
     return values, vectors

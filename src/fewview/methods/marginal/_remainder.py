@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.episodes._pretended import thinned
+from fewview.episodes._pretended import thinned_rows
 from fewview.methods.marginal._outside import LEAST_REST, TINY, Fold, LeftOver
 
 # Rows of classes that play new ones, of which all pairs are looked at.
@@ -130,16 +131,16 @@ def _inner_products(fold: Fold, view: int) -> Tensor | None:
 
     None where too few rows have a remainder for that.
     """
-    rows = thinned(fold.unknown[fold.unknown.mask[:, view]], MOST_ROWS)
-    if not len(rows):
-        return None
-    products, there = (part.cpu() for part in unit_products(fold.left_over(rows, view)))
-    products = products[there][:, there]
-    codes = torch.from_numpy(rows.codes)[there]
+    seen = np.flatnonzero(fold.unknown.mask[:, view])
+    seen = seen[thinned_rows(fold.unknown.codes[seen], MOST_ROWS)]
+    rows = torch.from_numpy(seen).to(fold.left[view].whole.device)
+    products, there = unit_products(fold.left[view].at(rows[None], rows[None] >= 0))
+    rows, products = rows[there[0]], products[0][there[0]][:, there[0]]
+    codes = torch.from_numpy(fold.unknown.codes.copy()).to(rows.device)[rows]
     one_class = codes[:, None] == codes
-    pairs = one_class & ~torch.eye(len(codes), dtype=torch.bool)
+    pairs = one_class & ~torch.eye(len(codes), dtype=torch.bool, device=codes.device)
     if not bool(pairs.any()) or not bool((~one_class).any()):
         return None
     same, others = products[pairs], products[~one_class]
     variance = same.std(correction=0) * others.std(correction=0)
-    return torch.stack([same.mean(), others.mean(), variance])
+    return torch.stack([same.mean(), others.mean(), variance]).cpu()
