@@ -142,14 +142,19 @@ class Bavardage(Method):
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         centres = np.stack([rows[base.codes == code].mean(0) for code in range(len(base.classes))])
         rows -= centres[base.codes]
-        _, values, axes = np.linalg.svd(rows, full_matrices=False)
-        spread = rows.shape[1] * values**2 / len(rows)
-        scales = np.maximum(spread, 1e-12) ** -0.5
+        # Products of rows or of columns, whichever are fewer: many times faster than the rows
+        # themselves, and exact where it matters, along the axes that are kept.
+        wide = rows.shape[1] > len(rows)
+        squares, axes = np.linalg.eigh(rows @ rows.T if wide else rows.T @ rows)
+        scales = np.maximum(rows.shape[1] * squares / len(rows), 1e-12) ** -0.5
         keep = scales < self.largest_scale
+        scales, axes = scales[keep][::-1].copy(), axes[:, keep][:, ::-1]
+        if wide:
+            axes = rows.T @ axes / np.sqrt(squares[keep][::-1])
         return WithinClass(
             mean=torch.from_numpy(mean),
-            axes=torch.from_numpy(axes[keep].T.copy()),
-            scales=torch.from_numpy(scales[keep]),
+            axes=torch.from_numpy(axes.copy()),
+            scales=torch.from_numpy(scales),
             largest=self.largest_scale,
         )
 
