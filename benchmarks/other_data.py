@@ -23,7 +23,6 @@ import os
 from collections import defaultdict
 from itertools import product
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -63,8 +62,8 @@ Marginal, of itself without the queries (alone), and of the best rival in the be
 scalings, a choice that favours rivals.
 {splits} class splits of {episodes} tasks: differences of two points are often chance.
 
-Rivals on all sets: {rivals}. {more} Methods that train networks were not run here; of what is slow
-(concat-hgb above all) the [leaderboard](leaderboard.md) has the rest.
+Who ran where is at the end of the page. Methods that train networks were not run here, nor
+concat-hgb, which is slow; the [leaderboard](leaderboard.md) has them.
 
 Stated values of Marginal were chosen on scene15, cub, newsgroups, movies617 and wikipedia, not on
 the other sets ([more](marginal.md)). Classes of leaves100 are too small for unequal counts, so its
@@ -184,29 +183,24 @@ def page(records: list[dict[str, Any]]) -> str:
     return "\n".join(out) + "\n"
 
 
-def head_of(meta: dict[str, Any], records: list[dict[str, Any]]) -> str:
-    """What a reader must know before the numbers."""
-    ran: dict[str, dict[Any, set[str]]] = defaultdict(lambda: defaultdict(set))
-    groups = {(item["dataset"], item["shot"]) for item in records}
+def who_ran(records: list[dict[str, Any]]) -> str:
+    """Of every rival and data set, how many of its kinds of tasks it was run on."""
+    ran: dict[tuple[str, str], set[Any]] = defaultdict(set)
     for item in records:
         name = item["method"].partition(":")[0]
-        if name != "marginal":
-            ran[name][item["dataset"], item["shot"]].add(item["queries"])
-    whole = {name: {at for at, kinds in found.items() if len(kinds) == len(KINDS)}
-             for name, found in ran.items()}  # fmt: skip
-    everywhere = sorted(name for name, found in whole.items() if found == groups)
-    lines = []
-    for name in sorted(set(ran) - set(everywhere)):
-        lacks = groups - whole[name]
-        here = len(whole[name]) < len(lacks)
-        listed = sorted({f"{data} ({shot})" for data, shot in (whole[name] if here else lacks)})
-        lines.append(f"{name} {'on' if here else 'on all but'} {', '.join(listed)}")
-    more = f"Further, with the number of shots: {'; '.join(lines)}." if lines else ""
-    parts = HEAD.format(**meta | {"rivals": ", ".join(everywhere), "more": more}).split("\n\n")
-    return "\n\n".join(
-        fill(part, 100, break_on_hyphens=False) if part.startswith("Rivals") else part
-        for part in parts
-    )
+        ran[name, item["dataset"]].add((item["shot"], item["queries"]))
+    sets = list(dict.fromkeys(data for _, data in ran))
+    lines = [
+        "", "## Who ran where", "",
+        "Kinds of tasks (shots and kinds of queries) out of those that Marginal was run on.", "",
+        f"| rival | {' | '.join(sets)} |", "|---|" + "---|" * len(sets),
+    ]  # fmt: skip
+    for rival in sorted({name for name, _ in ran} - {"marginal"}):
+        shares = (
+            f"{len(ran[rival, d] & ran['marginal', d])}/{len(ran['marginal', d])}" for d in sets
+        )
+        lines.append(f"| {rival} | {' | '.join(shares)} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -244,7 +238,7 @@ def main() -> None:
         return
     text = page(records)
     if arguments.page:
-        arguments.page.write_text(head_of(meta, records) + text)
+        arguments.page.write_text(HEAD.format(**meta) + text + who_ran(records))
     print(text)
 
 
