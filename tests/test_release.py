@@ -66,9 +66,11 @@ def test_oldest_versions_are_those_that_are_promised() -> None:
 
 def test_a_failure_is_on_the_page_of_versions() -> None:
     matrix = script("release/matrix.py")
-    part = {"passed": 3, "failed": 1, "skipped": 0, "minutes": 0.5, "failures": ["tests.a::b"]}
+    part = {"passed": 3, "failed": 1, "skipped": 0, "minutes": 0.5, "failures": ["tests.a::b"],
+            "data": "no", "commit": "abc+", "date": "2026-01-01"}  # fmt: skip
     text = matrix.page({"3.12-oldest": {"versions": {"numpy": "1.26.0"}, "parts": {"files": part}}})
     assert "3 of 4, 0.5 min" in text
+    assert "| *data sets beside the checkout* | no |\n| *commit* | abc+ |\n" in text
     assert "\n3.12-oldest, files: tests.a::b\n" in text
     assert "| numpy | 1.26 | 1.26.0 |" in text
 
