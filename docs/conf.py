@@ -37,6 +37,7 @@ toc_object_entries = False
 html_theme = "furo"
 html_title = f"fewview {version}"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["fewview.css"]
 html_js_files = ["fewview.js"]
 html_copy_source = False
