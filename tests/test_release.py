@@ -163,6 +163,7 @@ def test_licences_are_found_in_what_libraries_say() -> None:
         def __init__(self, **facts: str) -> None:
             self.metadata = self
             self.facts = facts
+            self.files = ["x/__init__.py", "x-1.dist-info/METADATA"]
 
         def get(self, key: str) -> str | None:
             return self.facts.get(key.replace("-", "_"))
@@ -179,6 +180,9 @@ def test_licences_are_found_in_what_libraries_say() -> None:
         licences.licence(Said(License="Copyright (c) x\nRedistribution", Classifier=bsd)) == "BSD"
     )
     assert licences.licence(Said()) == "not stated"
+    only_names = Said()
+    only_names.files = ["x-1.dist-info/METADATA"]
+    assert licences.licence(only_names) == "has no code, only needs others"
 
 
 # ------------------------------------------------------------------ tutorials
