@@ -84,6 +84,11 @@ def commit() -> str:
     return said[0] + "+" * bool(said[1])
 
 
+def data_folder() -> Path:
+    """Where the tests look for data sets (tests/conftest.py)."""
+    return Path(os.environ.get("FEWVIEW_DATA", ROOT.parent / "shared" / "data"))
+
+
 def run(command: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; one that fails ends everything with what it said."""
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **more)
@@ -198,7 +203,7 @@ def test(place: Path, part: str, more: list[str]) -> dict[str, Any]:
         "passed": count["tests"] - wrong - count["skipped"], "failed": wrong,
         "skipped": count["skipped"], "minutes": round(took / 60, 1), "failures": failed,
         "source": source_of(part), "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(), "data": "yes" if "FEWVIEW_DATA" in os.environ else "no",
+        "commit": commit(), "data": "yes" if data_folder().is_dir() else "no",
     }  # fmt: skip
 
 
