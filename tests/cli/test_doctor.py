@@ -97,7 +97,7 @@ def test_a_changed_file_of_the_package_is_told(
     monkeypatch.setattr(
         importlib.metadata, "files", lambda name: importlib.metadata.PathDistribution(home).files
     )
-    assert _trials.package() == "2 files are as installed"
+    assert _trials.package() == "2 files are as installed, 0.0 MB"
     (tmp_path / "fewview" / "b.json").write_text("twa")
     with pytest.raises(_trials.FewviewError, match=r"1 file\(s\) are gone or changed: fewview/b\."):
         _trials.package()

@@ -156,17 +156,19 @@ def package() -> str:
     from hashlib import sha256
     from importlib.metadata import files
 
-    wrong, count = [], 0
+    wrong, count, size = [], 0, 0
     for file in files("fewview") or ():
         if file.hash is None or file.parts[0] != "fewview":
             continue
-        place, count = Path(str(file.locate())), count + 1
+        place = Path(str(file.locate()))
         content = place.read_bytes() if place.exists() else b""
+        count, size = count + 1, size + len(content)
         if urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=") != file.hash.value:
             wrong.append(str(file))
     if wrong:
         raise FewviewError(f"{len(wrong)} file(s) are gone or changed: {', '.join(wrong[:5])}")
-    return f"{count} files are as installed" if count else "runs from a checkout"
+    told = f"{count} files are as installed, {size / 1e6:.1f} MB"
+    return told if count else "runs from a checkout"
 
 
 def missing_extras() -> list[str]:
