@@ -159,7 +159,8 @@ class Store:
         try:
             _check_schema(self._connection, file)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 255 in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code & 255 in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise
             # Where the folder cannot be written, the log cannot be shared: take the file as it is.
             self._connection.close()
