@@ -11,7 +11,7 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help install demo docs picture reproduction test test-matrix record dist check-dist licences bench lint types clean
+.PHONY: help install demo docs picture reproduction test test-matrix record check-face dist check-dist licences bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make test      tests, lint and types"
 	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
 	@echo "make record    record again what is public, and the digits that doctor compares with"
+	@echo "make check-face  a parameter renamed in a copy: which test fails, and what it says"
 	@echo "make dist      wheel and source archive in dist/; make check-dist tries the wheel elsewhere"
 	@echo "make licences  table of the licences of all dependencies and data"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
@@ -48,6 +49,9 @@ test-matrix: install
 record: install
 	$(BIN)/python release/digits.py
 	$(BIN)/python tests/test_face.py record
+
+check-face: install
+	$(BIN)/python release/renamed.py
 
 dist: install
 	$(BIN)/python release/artefacts.py build

@@ -37,6 +37,7 @@ toc_object_entries = False
 html_theme = "furo"
 html_title = f"fewview {version}"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["fewview.css"]
 html_js_files = ["fewview.js"]
 html_copy_source = False
@@ -55,6 +56,12 @@ def _leave_out(app: Any, what: str, name: str, item: Any, skip: bool, options: A
     return True if routing else None
 
 
+def _name_of_bool(app: Any, what: str, name: str, item: Any, options: Any, lines: Any) -> None:
+    """numpy 1 writes `numpy.bool_` where 2 writes `numpy.bool`; to Sphinx the first is a link."""
+    lines[:] = [line.replace("numpy.bool_", "numpy.bool") for line in lines]
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-skip-member", _leave_out)
+    app.connect("autodoc-process-docstring", _name_of_bool)

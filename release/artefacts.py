@@ -4,9 +4,10 @@
     python release/artefacts.py check     # an empty environment outside the checkout; minutes
 
 `check` installs the wheel of dist/ into a new environment in a temporary folder and runs the main
-job, one prediction, one report and the installed tests (`fewview doctor --full`) there, then again
-what an extra gives, without it. The transcript is kept in release/results/transcript.txt and the
-contents in release/results/wheel.json; docs/artefacts.md is made from both.
+job, one prediction, one report and the installed tests (`fewview doctor --full`) there; what an
+extra gives, first without it, then with `all`; and puts the source archive in the place of the
+wheel: the same files must come out. The transcript is kept in release/results/transcript.txt and
+the contents in release/results/wheel.json; docs/artefacts.md is made from both.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 
@@ -161,9 +163,10 @@ def _check(folder: Path, told: list[str]) -> int:
         sys.exit("the report is no page")
     # Without an extra, its feature says which one to install.
     (folder / "a.h5ad").write_bytes(b"\x89HDF\r\n\x1a\n")
+    parquet = "results first/results.sqlite --format parquet --output out.parquet"
     for line, extra in (
         ("data show a.h5ad", "omics"),
-        ("results first/results.sqlite --format parquet --output out.parquet", "frames"),
+        (parquet, "frames"),
         (
             "bench digits --methods proto --splits 1 --episodes 1 --cluster tcp://127.0.0.1:8786",
             "cluster",
@@ -172,8 +175,29 @@ def _check(folder: Path, told: list[str]) -> int:
         if f"fewview[{extra}]" not in fewview(line, status=2):
             sys.exit(f"{line} does not name the extra {extra}")
     fewview("doctor --full")
+    run([*pip, *constraints, f"{wheel()}[all]"], f"pip install '{wheel().name}[all]'")
+    fewview(parquet)
+    fewview("data convert support support.h5mu")
+    fewview("data show support.h5mu")
+    (source,) = DIST.glob("fewview-*.tar.gz")
+    before = installed(folder)
+    run([*pip, "--no-deps", "--force-reinstall", str(source)], f"pip install {source.name}")
+    fewview("--version")
+    if installed(folder) != before:
+        sys.exit(f"{source.name} installs other files than {wheel().name}")
+    told.append(f"{len(before)} files, the same from {source.name} as from {wheel().name}\n")
     told.append("everything of the check passed")
     return 0
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """The package's files in the environment, with their checksums."""
+    (home,) = (folder / "venv").glob("lib/python*/site-packages/fewview")
+    return {
+        str(path.relative_to(home)): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(home.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
 def page() -> str:
@@ -184,7 +208,8 @@ def page() -> str:
         "",
         "`make dist` builds both into `dist/`. `make check-dist` installs the wheel into an empty",
         "environment outside the checkout and runs the main job, a prediction, a report and the",
-        "installed tests there; its transcript is below. This page is made by these commands.",
+        "installed tests there, then what extras give, and compares what the source archive",
+        "installs; its transcript is below. This page is made by these commands.",
         "",
         "| archive | kB |",
         "|---|---|",

@@ -2,6 +2,7 @@
 
     python release/licences.py            # write the page, from what is installed here
     python release/licences.py --check    # 1 if the page is another one
+    python release/licences.py --gpu      # with a torch for GPUs: note what that brings
 
 Libraries are followed from pyproject.toml through what each one says it needs on this Python;
 licences are those that the libraries state about themselves. Data sets are those of the catalogue
@@ -10,16 +11,19 @@ and of the benchmarks.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "licences.md"
+GPU = ROOT / "release" / "results" / "gpu-licences.json"
+HEAVY = ("nvidia", "cuda-", "triton")  # come with builds of torch for NVIDIA's GPUs alone
 # In this order: who needs more is named after who needs less.
 GROUPS = ("", "frames", "omics", "cluster", "test", "docs", "dev")
 # Where a library writes a whole licence or nothing into its field, its classifier says which.
@@ -34,7 +38,10 @@ COPIES = ("distributed with papers on multi-view clustering", "no licence stated
 CCLE = "Cancer Cell Line Encyclopedia: metabolomics 2019-05-02, RPPA 2018-10-03, drugs 2015-02-24"
 OTHER_DATA = {
     "ccle": (CCLE, "research use"),
-    "soybean": ("UCI Machine Learning Repository", "CC BY 4.0"),
+    "soybean": (
+        "UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/90/soybean+large",
+        "CC BY 4.0 as on other sets of UCI; its page could not be opened to confirm it",
+    ),
     **dict.fromkeys(("movies617", "newsgroups", "wikipedia"), COPIES),
 }
 
@@ -86,6 +93,8 @@ def licence(found: Distribution) -> str:
         for line in facts.get_all("Classifier") or ()
         if line.startswith("License")
     ]
+    if not classes and all(".dist-info" in str(file) for file in found.files or ("?",)):
+        return "has no code, only needs others"
     return ", ".join(SHORT.get(name, name) for name in classes) or "not stated"
 
 
@@ -102,17 +111,27 @@ def page() -> str:
         "## Libraries",
         "",
         "None of them comes with fewview; pip installs them. *Needed for* is empty where everybody",
-        "needs it, else it is the extra that brings it. Builds of torch for NVIDIA GPUs bring",
-        "NVIDIA's libraries (`nvidia-*`), which have a proprietary licence; CPU builds do not.",
+        "needs it, else it is the extra that brings it. What builds of torch for NVIDIA's GPUs",
+        "bring besides is in the second table; CPU builds do not.",
         "",
         "| library | licence | needed for |",
         "|---|---|---|",
     ]
     groups = needed()
     for name in sorted(groups, key=lambda name: (GROUPS.index(groups[name]), name)):
-        if name.startswith(("nvidia", "cuda-", "triton")):
-            continue
-        lines.append(f"| {name} | {licence(distribution(name))} | {groups[name]} |")
+        if not name.startswith(HEAVY):
+            lines.append(f"| {name} | {licence(distribution(name))} | {groups[name]} |")
+    noted = json.loads(GPU.read_text(encoding="utf-8"))
+    lines += [
+        "",
+        "## Libraries of NVIDIA's GPUs",
+        "",
+        f"What torch {noted['torch']} from PyPI brings on Linux, as these state about themselves.",
+        "",
+        "| library | licence |",
+        "|---|---|",
+        *(f"| {name} | {stated} |" for name, stated in noted["libraries"].items()),
+    ]
     lines += [
         "",
         "## Data",
@@ -131,8 +150,26 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def note_gpu() -> None:
+    """Note what the torch that is installed here brings for NVIDIA's GPUs."""
+    found = {
+        normal(item.metadata["Name"]): licence(item)
+        for item in distributions()
+        if normal(item.metadata["Name"]).startswith(HEAVY)
+    }
+    if not found:
+        sys.exit("no library of NVIDIA's GPUs is here; run this with a torch for GPUs")
+    torch = distribution("torch").version.partition("+")[0]
+    content = {"torch": torch, "libraries": dict(sorted(found.items()))}
+    GPU.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> int:
-    """Write the page, or compare."""
+    """Write the page, compare, or note what the second table needs."""
+    if "--gpu" in sys.argv:
+        note_gpu()
+        print(f"written: {GPU}; now without --gpu in the environment of 'make install'")
+        return 0
     text = page()
     if "--check" in sys.argv:
         same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text

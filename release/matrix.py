@@ -75,6 +75,20 @@ def source_of(part: str) -> str:
     return hashlib.sha256(listed.stdout.encode()).hexdigest()[:12]
 
 
+def commit() -> str:
+    """The commit that is tested, `+` behind it where files differ from it."""
+    said = [
+        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "src", "tests"))
+    ]
+    return said[0] + "+" * bool(said[1])
+
+
+def data_folder() -> Path:
+    """Where the tests look for data sets (tests/conftest.py)."""
+    return Path(os.environ.get("FEWVIEW_DATA", ROOT.parent / "shared" / "data"))
+
+
 def run(command: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; one that fails ends everything with what it said."""
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **more)
@@ -189,6 +203,7 @@ def test(place: Path, part: str, more: list[str]) -> dict[str, Any]:
         "passed": count["tests"] - wrong - count["skipped"], "failed": wrong,
         "skipped": count["skipped"], "minutes": round(took / 60, 1), "failures": failed,
         "source": source_of(part), "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(), "data": "yes" if data_folder().is_dir() else "no",
     }  # fmt: skip
 
 
@@ -218,8 +233,9 @@ def page(record: dict[str, Any]) -> str:
         "## Passes",
         "",
         "Tests passed of those that ran, and minutes of one process on a machine that others used",
-        "too. Tests are skipped where a browser, a GPU or a package is missing. An empty cell, or",
-        "an environment without a column, was not run yet.",
+        "too. Tests are skipped where a browser, a GPU or a package is missing; without data sets",
+        "beside the checkout, tests take the embedded one and made-up ones. An empty cell, or an",
+        "environment without a column, was not run yet; `--list` says what the present source has.",
         "",
         "| part | " + " | ".join(there) + " |",
         "|---" * (len(there) + 1) + "|",
@@ -231,6 +247,14 @@ def page(record: dict[str, Any]) -> str:
             ran = entry and entry["passed"] + entry["failed"]
             cells.append(f"{entry['passed']} of {ran}, {entry['minutes']:g} min" if entry else "")
         lines.append(f"| {WHAT[part]} | " + " | ".join(cells) + " |")
+    for key, what in (
+        ("data", "data sets beside the checkout"), ("commit", "commit"), ("date", "date"),
+    ):  # fmt: skip
+        told = [
+            sorted({str(entry.get(key, "not noted")) for entry in record[name]["parts"].values()})
+            for name in there
+        ]
+        lines.append(f"| *{what}* | " + " | ".join(", ".join(words) for words in told) + " |")
     wrong = [
         f"{name}, {part}: {failure}"
         for name in there

@@ -4,7 +4,12 @@ Everything here was recorded before the first move, through the doors that users
 of every method on the way that `fewview bench` takes, keys of results, an old store, old models,
 and the output of commands. A change that is meant is recorded again, in a commit of its own:
 
-    python tests/test_frozen.py scores|keys|store|models|commands [name ...]
+    python tests/test_frozen.py scores|keys|models|commands [name ...]
+
+Files of models and stores are never written again. Every version leaves its own when it is released
+(`released/VERSION`), and all later ones read them:
+
+    python tests/test_frozen.py release
 """
 
 from __future__ import annotations
@@ -204,6 +209,7 @@ def test_keys_of_results(name: str) -> None:
 # ---------------------------------------------------------------------- a store
 
 STORE = HERE / "store.db"
+RELEASED = HERE / "released"
 STORED: dict[str, Any] = {
     # With the settings that were usual then, where others are now.
     "datasets": ("digits",), "methods": (
@@ -225,6 +231,68 @@ def test_an_old_store_is_read_without_computing(tmp_path: Path) -> None:
     again = sum(method in CHANGED for method in STORED["methods"]) * 2 * 3
     assert (outcome.computed, outcome.failures) == (again, ())
     assert outcome.reused == len(STORED["methods"]) * 2 * 3 - again
+
+
+# ---------------------------------------------------------------------- releases
+
+
+# What a version leaves: models by how they are fitted, and results.
+LEFT = {
+    "proto": "new", "ugda": "new", "marginal": "new", "known-and-new": "all", "cpm": "new",
+}  # fmt: skip
+LEFT_STORE: dict[str, Any] = {
+    "datasets": ("digits",), "methods": ("proto", "ugda", "marginal"), "etas": (0.3,), "splits": 1,
+    "episodes": 3, "queries": 5,
+}  # fmt: skip
+
+
+def leave(number: str) -> None:
+    """Write what a version leaves; never again once it is released."""
+    from fewview import create
+    from fewview.evaluate import Grid, run
+
+    folder = RELEASED / number
+    if versions().get(number) and folder.exists():
+        sys.exit(f"{number} is released, and what it left stays as it is")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, classes in LEFT.items():
+        clf = create(MODELS.get(name, "marginal")).fit_base(samples(0, 8, 12))
+        clf.fit(samples(8, 3, 2), classes=classes).save(folder / f"{name}.model")
+    run(Grid(**LEFT_STORE), folder / "store.db")
+    (folder / "store.db.lock").unlink(missing_ok=True)
+
+
+def versions() -> dict[str, bool]:
+    """Versions of the changelog, and whether each one is released."""
+    text = (HERE.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = re.findall(r"^## (\d+\.\d+\.\d+) \((.*)\)", text, re.MULTILINE)
+    return {number: said != "unreleased" for number, said in found}
+
+
+def test_every_version_left_its_files() -> None:
+    assert versions()
+    for number in versions():
+        left = {path.name for path in (RELEASED / number).glob("*")}
+        wanted = {"store.db", *(f"{name}.model" for name in LEFT)}
+        assert left >= wanted, f"{number} left {sorted(left)}: python tests/test_frozen.py release"
+
+
+@pytest.mark.parametrize("number", versions())
+def test_a_store_of_every_version_is_read(number: str, tmp_path: Path) -> None:
+    """What was computed then is there with all its episodes; a reader changes nothing."""
+    from fewview.results import Store
+
+    path = tmp_path / "old.sqlite"
+    shutil.copy(RELEASED / number / "store.db", path)
+    before = path.read_bytes()
+    with Store(path, write=False) as store:
+        results = store.select()
+    assert {result.cell.method for result in results} == {*LEFT_STORE["methods"]}
+    for result in results:
+        assert result.metrics.accuracy.shape == (LEFT_STORE["episodes"],)
+        assert 1 / 3 < result.metrics.accuracy.mean() <= 1
+    assert path.read_bytes() == before
 
 
 # ---------------------------------------------------------------------- models
@@ -263,11 +331,11 @@ def samples(first: int, classes: int, each: int, labelled: bool = True) -> Any:
     return MultiViewData(views, labels, ids=ids, mask=mask, columns=columns)
 
 
-def answers(name: str) -> dict[str, Any]:
+def answers(path: Path) -> dict[str, Any]:
     """What a model says about some queries, and how it would reject them."""
     from fewview import load_model
 
-    clf = load_model(HERE / "models" / f"{name}.model")
+    clf = load_model(path)
     query = samples(8, 4, 5, labelled=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -280,9 +348,16 @@ def answers(name: str) -> dict[str, Any]:
         }
 
 
-@pytest.mark.parametrize("name", MODELS)
+def old_models() -> list[str]:
+    """Files of models from before the first release and of every release."""
+    places = [*(HERE / "models").glob("*.model"), *RELEASED.glob("*/*.model")]
+    return sorted(path.relative_to(HERE).with_suffix("").as_posix() for path in places)
+
+
+@pytest.mark.parametrize("name", old_models())
+@pytest.mark.filterwarnings("ignore:saved by version")
 def test_an_old_model_says_the_same(name: str) -> None:
-    found, wanted = answers(name), recorded("models.json")[name]
+    found, wanted = answers(HERE / f"{name}.model"), recorded("models.json")[name]
     # Models are in float32: sums in another order show in the fifth place.
     np.testing.assert_allclose(found.pop("probability"), wanted.pop("probability"), atol=2e-4)
     assert found == wanted
@@ -530,14 +605,12 @@ def test_what_commands_print(name: str, printed: dict[str, str]) -> None:
 
 def record(part: str, chosen: list[str]) -> None:
     """Write a part again, whole or some of its names."""
-    from fewview import create
-    from fewview.evaluate import Grid, run
-
     HERE.mkdir(exist_ok=True)
-    if part == "store":
-        STORE.unlink(missing_ok=True)
-        run(Grid(**STORED), STORE)
-        Path(f"{STORE}.lock").unlink(missing_ok=True)
+    if part == "release":
+        from fewview import __version__
+
+        leave(__version__)
+        record("models", [])
     elif part == "commands":
         import tempfile
 
@@ -551,13 +624,8 @@ def record(part: str, chosen: list[str]) -> None:
             "scores": lambda: {name: scores_of(fields) for name, fields in score_cases().items()
                                if not chosen or name in chosen},
             "keys": lambda: {name: keys_of(fields) for name, fields in KEY_GRIDS.items()},
-            "models": lambda: {name: answers(name) for name in MODELS},
+            "models": lambda: {name: answers(HERE / f"{name}.model") for name in old_models()},
         }  # fmt: skip
-        if part == "models":
-            (HERE / "models").mkdir(exist_ok=True)
-            for name, text in MODELS.items():
-                clf = create(text).fit_base(samples(0, 8, 12)).fit(samples(8, 3, 2))
-                clf.save(HERE / "models" / f"{name}.model", base_rows=name == "logistic")
         file = HERE / f"{part}.json"
         known = json.loads(file.read_text()) if chosen and file.exists() else {}
         content = json.dumps(known | makers[part](), indent=0, ensure_ascii=False)

@@ -66,9 +66,11 @@ def test_oldest_versions_are_those_that_are_promised() -> None:
 
 def test_a_failure_is_on_the_page_of_versions() -> None:
     matrix = script("release/matrix.py")
-    part = {"passed": 3, "failed": 1, "skipped": 0, "minutes": 0.5, "failures": ["tests.a::b"]}
+    part = {"passed": 3, "failed": 1, "skipped": 0, "minutes": 0.5, "failures": ["tests.a::b"],
+            "data": "no", "commit": "abc+", "date": "2026-01-01"}  # fmt: skip
     text = matrix.page({"3.12-oldest": {"versions": {"numpy": "1.26.0"}, "parts": {"files": part}}})
     assert "3 of 4, 0.5 min" in text
+    assert "| *data sets beside the checkout* | no |\n| *commit* | abc+ |\n" in text
     assert "\n3.12-oldest, files: tests.a::b\n" in text
     assert "| numpy | 1.26 | 1.26.0 |" in text
 
@@ -161,6 +163,7 @@ def test_licences_are_found_in_what_libraries_say() -> None:
         def __init__(self, **facts: str) -> None:
             self.metadata = self
             self.facts = facts
+            self.files = ["x/__init__.py", "x-1.dist-info/METADATA"]
 
         def get(self, key: str) -> str | None:
             return self.facts.get(key.replace("-", "_"))
@@ -177,6 +180,9 @@ def test_licences_are_found_in_what_libraries_say() -> None:
         licences.licence(Said(License="Copyright (c) x\nRedistribution", Classifier=bsd)) == "BSD"
     )
     assert licences.licence(Said()) == "not stated"
+    only_names = Said()
+    only_names.files = ["x-1.dist-info/METADATA"]
+    assert licences.licence(only_names) == "has no code, only needs others"
 
 
 # ------------------------------------------------------------------ tutorials

@@ -23,7 +23,7 @@ def test_a_sound_installation(invoke: Invoke) -> None:
     assert code == 0, out
     for word in ("torch", "cpu", "folder", "libraries", "models", "everything works"):
         assert word in out
-    assert out.count("ok, ") == 6
+    assert out.count("ok, ") == 7
     assert "OFF" not in out
     assert "next: fewview run" in errors
 
@@ -43,8 +43,8 @@ def test_old_and_missing_libraries(invoke: Invoke, monkeypatch: pytest.MonkeyPat
     assert str(told.value).endswith("needed is 99.1; strange-library is missing, needed is 1.0")
     code, out, _ = invoke("doctor")
     assert code == 1
-    assert "OFF: FewviewError: numpy" in out
-    assert "do: pip install --upgrade fewview" in out
+    assert "OFF: numpy" in out
+    assert "do: pip install --upgrade 'numpy>=99.1' 'strange-library>=1.0'" in " ".join(out.split())
     assert "1 trial(s) are off" in out
 
 
@@ -59,6 +59,65 @@ def test_other_digits_are_told(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) 
     assert "recorded is 77" in out
     assert "ptmap at" not in out
     assert "do: results of this installation are not those of others" in out
+    made_with = " ".join(f"{name}=={version}" for name, version in changed["versions"].items())
+    assert f"pip install {made_with}, and" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_damaged_record_is_told(
+    full: bool, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "digits.json").write_text('{"grid": {')
+    monkeypatch.setattr(_trials, "RECORD", tmp_path / "digits.json")
+    monkeypatch.setattr(_trials, "examples", lambda: "left out here")
+    code, out, _ = invoke("doctor", *(["--full"] if full else []))
+    told = " ".join(out.split())
+    assert code == 1
+    assert "digits.json is damaged" in told
+    assert f"do: {_trials.REINSTALL} " in told
+    assert "1 trial(s) are off" in told
+
+
+def test_a_changed_file_of_the_package_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pip installs it: a list of files with checksums (PEP 376) beside the package."""
+    home = tmp_path / "fewview-9.9.dist-info"
+    home.mkdir()
+    (tmp_path / "fewview").mkdir()
+    (home / "METADATA").write_text("Metadata-Version: 2.1\nName: fewview\nVersion: 9.9\n")
+    # sha256 of "one" and "two", by sha256sum, in the alphabet of the list
+    (home / "RECORD").write_text(
+        "fewview/a.py,sha256=dpLDrTVAu4A8Ags67mbNiIcSMjTqDG5xQ8Ct1z_0Me0,3\n"
+        "fewview/b.json,sha256=P8TM_nRYcOLA2Z9x8w_wZWyN7dQcwdfT03aw2-aF4vM,3\n"
+        "fewview-9.9.dist-info/RECORD,,\n"
+    )
+    (tmp_path / "fewview" / "a.py").write_text("one")
+    (tmp_path / "fewview" / "b.json").write_text("two")
+    monkeypatch.setattr(
+        importlib.metadata, "files", lambda name: importlib.metadata.PathDistribution(home).files
+    )
+    assert _trials.package() == "2 files are as installed, 0.0 MB"
+    (tmp_path / "fewview" / "b.json").write_text("twa")
+    with pytest.raises(_trials.FewviewError, match=r"1 file\(s\) are gone or changed: fewview/b\."):
+        _trials.package()
+    (tmp_path / "fewview" / "b.json").unlink()
+    with pytest.raises(_trials.FewviewError, match="gone or changed"):
+        _trials.package()
+
+
+def test_a_library_that_cannot_be_imported_is_told(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "strange_library.py").write_text("raise OSError('libgomp.so.1: cannot open')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: ["strange_library>=1.0"])
+    monkeypatch.setattr(_trials, "installed", lambda name: "1.2")
+    monkeypatch.setattr(_trials, "QUICK", ("proto",))
+    code, out, _ = invoke("doctor")
+    assert code == 1
+    assert "strange_library 1.2 cannot be imported (libgomp.so.1: cannot open)" in out
+    assert "do: pip install --force-reinstall strange_library" in out
 
 
 def test_a_crash_is_told_and_the_rest_goes_on(
@@ -71,7 +130,7 @@ def test_a_crash_is_told_and_the_rest_goes_on(
     code, out, _ = invoke("doctor")
     assert code == 1
     assert "torch         OFF: OSError: libgomp.so: cannot open" in out
-    assert out.count("ok, ") == 5
+    assert out.count("ok, ") == 6
 
 
 def test_extras_that_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +140,7 @@ def test_extras_that_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: listed)
     (line,) = _trials.missing_extras()
     assert line == "--cluster, cells on many machines: pip install 'fewview[cluster]'"
-    assert _trials.libraries() == "2 libraries are new enough"
+    assert _trials.libraries() == "2 libraries are new enough and can be imported"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,14 @@ def test_large_seeds_keep_every_digit(tmp_path: Path) -> None:
     assert Episodes.load(tmp_path / "e.json").seeds.tolist() == episodes.seeds.tolist()
 
 
+def test_a_list_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    drawn(queries=2).save(tmp_path / "e.json")
+    document = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    (tmp_path / "e.json").write_text(json.dumps({**document, "version": 2, "episodes": {}}))
+    with pytest.raises(FewviewError, match=r"e\.json: an episode list of version 2.*up to 1; inst"):
+        Episodes.load(tmp_path / "e.json")
+
+
 @pytest.mark.parametrize("label", [("a", 1), frozenset({1}), b"x"])
 def test_labels_that_json_cannot_hold_are_refused(tmp_path: Path, label: Any) -> None:
     episodes = drawn((label, "dog", "emu"), queries=2)

@@ -537,7 +537,7 @@ def test_bad_parquet(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     for content in (b"", b"PAR1", b"id,x\n1,2\n", b"PAR1" + bytes(100) + b"PAR1"):
         file.write_bytes(content)
-        with pytest.raises(FewviewError, match=r"a\.parquet: is not a parquet file"):
+        with pytest.raises(FewviewError, match=r"a\.parquet: is not a readable parquet file"):
             read(tmp_path)
     for table, message in (
         ({"x": [1.0]}, r"a\.parquet: no column 'id'"),

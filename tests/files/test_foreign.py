@@ -73,7 +73,7 @@ DEEDS: dict[str, tuple[str, str]] = {
         "import fewview.files._matlab as m; m._is_hdf5(None)",
         r"own reader.*AttributeError.*_matlab\.py, line \d+"),
     "a library slips on foreign bytes": (
-        "import json; json.loads(None)", "is not a readable MATLAB file, or is damaged"),
+        "import json; json.loads(None)", r"TypeError.*in __init__\.py, a library's.*doctor"),
     "leave nonsense": (
         "import fewview.files._guarded as f; f._pack = lambda *_: {f._ARRAY: 1}; "
         "return {'views': np.ones(1)}",
@@ -106,17 +106,61 @@ def test_deeds_of_the_child(
     assert not list(temporary.iterdir())
 
 
-def test_a_numpy_that_lacks_a_name_is_not_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+LIBRARIES = {
+    "a.mat": "import scipy.io as m; m.loadmat = {}",
+    "v73.mat": "import h5py as m; m.File = {}",
+    "a.h5ad": "import anndata.io as m; m.read_elem = {}",
+    "a.h5mu": "import anndata.io as m; m.read_elem = {}",
+    "tables": "import pyarrow.parquet as m; m.ParquetFile = {}",
+    "a.npz": "np.lib.format.read_magic",
+    "arrays": "np.lib.format.read_magic",
+}
+FAULTS = {
+    "TypeError('f() got an unexpected keyword argument')": "not the fault of the file.*upgrade",
+    "AttributeError(\"module 'numpy' has no attribute 'float'\")": "not the fault of the file",
+    "TypeError('an integer is required')": "a library's.*fewview doctor",
+    "OSError(28, 'No space left on device')": "not the fault of the file: .*No space left",
+}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_library_that_fails_is_not_damage_of_the_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    np.savez(tmp_path / "a.npz", view_a=np.ones((2, 3)))
+    path, data = tmp_path / name, MultiViewData({"a": np.ones((2, 3))}, ["x", "y"])
+    if name == "v73.mat":
+        path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600))
+    else:
+        data.write(path, format={"tables": "parquet", "arrays": "npy"}.get(name))
+    (tmp_path / "site").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    for fault, told in FAULTS.items():
+        if LIBRARIES[name].startswith("np."):  # read in this process
 
-    def of_another_version(stream: object) -> None:
-        raise TypeError("read_magic() got an unexpected keyword argument 'strange'")
+            def fails(*_: object, fault: str = fault) -> None:
+                raise eval(fault)
 
-    monkeypatch.setattr(np.lib.format, "read_magic", of_another_version)
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        read(tmp_path / "a.npz")
+            monkeypatch.setattr(np.lib.format, "read_magic", fails)
+        else:
+            code = f"def fails(*_, **__):\n    raise {fault}\n{LIBRARIES[name].format('fails')}"
+            (tmp_path / "site" / "sitecustomize.py").write_text(code)
+        with pytest.raises(FewviewError, match=told) as caught:
+            read(path)
+        assert str(caught.value).startswith(str(path))
+        assert "damaged" not in str(caught.value)
+
+
+def test_a_library_that_cannot_be_imported_is_not_damage(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site" / "scipy").mkdir(parents=True)
+    (tmp_path / "site" / "scipy" / "__init__.py").write_text("raise ImportError('libgomp.so.1')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    with pytest.raises(
+        FewviewError, match=r"not the fault of the file.*not start.*libgomp"
+    ) as told:
+        read(file)
+    assert "damaged" not in str(told.value)
 
 
 def test_a_child_that_never_ends(

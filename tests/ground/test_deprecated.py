@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import pkgutil
 import warnings
+from typing import ClassVar
 
 import pytest
 
@@ -53,6 +55,71 @@ def test_a_function_that_goes_warns() -> None:
     with pytest.warns(FewviewWarning, match=r"^g goes in fewview 1\.10; use f$"):
         assert g(3) == 3
     assert g.__doc__ == "Old."
+
+
+def test_old_words_of_a_command_line() -> None:
+    table = {
+        "bench --rate": ("--eta", "0.2"), "cure": ("doctor", "0.2"), "data look": ("show", "0.3"),
+        "data show --page": ("--html", "0.3"),
+    }  # fmt: skip
+
+    def now(text: str) -> str:
+        return " ".join(_deprecated.current_words(text.split(), table))
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert now("bench digits --rate 0.3 --rate=0.1") == "bench digits --eta 0.3 --eta=0.1"
+        assert now("cure --full") == "doctor --full"
+        assert now("data look a.npz --page x.html") == "data show a.npz --html x.html"
+    assert [str(entry.message).partition(" since")[0] for entry in told] == [
+        "bench: '--rate' is called '--eta'", "bench: '--rate' is called '--eta'",
+        "fewview: 'cure' is called 'doctor'", "data: 'look' is called 'show'",
+        "data show: '--page' is called '--html'",
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for same in ("run --rate 1", "bench cure", "bench -- --rate", "data show look", ""):
+            assert now(same) == same
+
+
+def test_an_old_flag_works_on_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from fewview.cli import main
+
+    monkeypatch.setitem(_deprecated.RENAMED_WORDS, "methods --long", ("--wide", "0.2"))
+    monkeypatch.setattr("sys.argv", ["fewview", "methods", "proto", "--long"])
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    with (
+        pytest.warns(FewviewWarning, match="^methods: '--long' is called '--wide' since"),
+        contextlib.suppress(SystemExit),
+    ):
+        main()
+    assert "proto" in capfd.readouterr().out
+
+
+def test_an_old_parameter_of_a_method() -> None:
+    from sklearn.base import clone
+
+    from fewview import Proto, create, register
+
+    @register("renamed-proto")
+    class Renamed(Proto):
+        far: float = 2.0
+        _renamed: ClassVar[dict[str, tuple[str, str]]] = {"wide": ("far", "0.2")}
+
+    for made in (
+        lambda: Renamed(wide=3.0),  # type: ignore[call-arg]
+        lambda: create("renamed-proto:wide=3"),
+        lambda: Renamed().set_params(wide=3.0),
+    ):
+        with pytest.warns(FewviewWarning, match=r"'wide' is called 'far' since fewview 0\.2"):
+            method = made()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert clone(method).far == 3.0
+    assert "wide" not in Renamed().get_params()
+    assert Renamed(far=1.0).far == 1.0
 
 
 def expired(declared: list[tuple[str, str]], version: str) -> list[str]:

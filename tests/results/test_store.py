@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,31 @@ def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(_store, "_begin_writing", crowded)
     with pytest.raises(FewviewError, match=r"no room left on the disk; .* run the same command"):
         Store(tmp_path / "a.sqlite")
+
+
+def test_a_store_that_another_program_has_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, connect = tmp_path / "a.sqlite", sqlite3.connect
+    Store(path).close()
+    with closing(connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode=EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("PRAGMA user_version = 1")
+        monkeypatch.setattr(
+            sqlite3, "connect", lambda *place, **more: connect(*place, **{**more, "timeout": 0.1})
+        )
+        for write in (False, True):
+            with pytest.raises(FewviewError, match=r"cannot be used now \(.*locked.*no damage"):
+                Store(path, write=write)
+
+
+def test_a_slip_is_no_damage(tmp_path: Path) -> None:
+    with Store(tmp_path / "a.sqlite") as store:
+        assert store._connection is not None
+        store._connection.close()
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            store.select()
 
 
 def test_network_disks_get_no_write_ahead_log() -> None:

@@ -14,6 +14,7 @@ def main() -> None:
     import warnings
 
     from fewview.cli._app import app
+    from fewview.ground._deprecated import RENAMED_WORDS, current_words
     from fewview.ground._errors import FewviewError, FewviewWarning
     from fewview.ground._lazy import postpone
 
@@ -28,7 +29,7 @@ def main() -> None:
 
     warnings.formatwarning = one_line
     try:
-        app(prog_name="fewview")
+        app(current_words(sys.argv[1:], RENAMED_WORDS), prog_name="fewview")
     except FewviewError as error:
         from fewview.cli._text import say
 

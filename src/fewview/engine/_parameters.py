@@ -12,12 +12,13 @@ from functools import partial
 from inspect import get_annotations
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from fewview.ground._deprecated import current_name, renamed
 from fewview.ground._errors import FewviewError
 
 Options = TypeVar("Options")
@@ -30,8 +31,12 @@ NOT_IN_KEY = ("base", "device", "max_memory")
 class Parameters(BaseEstimator):  # type: ignore[misc]
     """Makes a dataclass of every class under it: annotated attributes are its parameters.
 
-    A value without annotation, where a class above has the parameter, is its new default.
+    A value without annotation, where a class above has the parameter, is its new default. A
+    parameter that got another name stays in `_renamed` for one minor version: old name -> name now,
+    and the version that has it first.
     """
+
+    _renamed: ClassVar[dict[str, tuple[str, str]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -53,6 +58,16 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         changed = {f.name: f.type for f in above if f.name in vars(cls) and f.name not in own}
         cls.__annotations__ = {**changed, **own}
         dataclass(kw_only=True, eq=False, repr=False)(cls)
+        for old, (new, since) in cls._renamed.items():
+            cls.__init__ = renamed(old, new, since)(cls.__init__)  # type: ignore[method-assign]
+
+    def set_params(self, **parameters: Any) -> Any:
+        """Change parameters, as scikit-learn does; old names warn."""
+        known = {
+            current_name(name, self._renamed, type(self).__name__): value
+            for name, value in parameters.items()
+        }
+        return super().set_params(**known)
 
     def resolved_parameters(self) -> dict[str, Any]:
         """Parameters by name; a class in which some follow from others fills those in."""

@@ -72,7 +72,7 @@ def read_file(path: Path) -> tuple[Arrays, Document]:
     document = _document(path, header)
     try:
         arrays = load(content)
-    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+    except SafetensorError as error:
         raise FewviewError(f"{path}: damaged ({error})") from None
     expected = document["arrays"]
     if set(expected) != set(arrays):

@@ -115,6 +115,11 @@ class Episodes:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
             if document["format"] != "fewview-episodes":
                 raise KeyError("format")
+            if document["version"] > SAMPLER_VERSION:
+                raise FewviewError(
+                    f"{path}: an episode list of version {document['version']}, this fewview reads "
+                    f"up to {SAMPLER_VERSION}; install a newer one"
+                )
             items = document["episodes"]
 
             def stack(key: str, dtype: Any = np.int64) -> NDArray[Any]:
@@ -139,6 +144,8 @@ class Episodes:
                 dataset=str(document["dataset"]),
             )
             wrong = _inconsistency(out)
+        except FewviewError:
+            raise
         except OSError as error:
             raise FewviewError(f"{path}: cannot read ({error.strerror})") from None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

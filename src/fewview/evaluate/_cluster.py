@@ -61,10 +61,10 @@ def connect(address: str, timeout: float) -> Any:
     """Connect to a Dask scheduler as nobody's default client, or say what to do."""
     try:
         import distributed
-    except ImportError:
+    except ModuleNotFoundError as error:
         raise FewviewError(
-            "--cluster needs Dask, which is not installed; pip install fewview[cluster], here and "
-            "on the workers"
+            f"--cluster needs Dask, and {error.name} is not installed; pip install "
+            "'fewview[cluster]', here and on the workers"
         ) from None
     make_client: Any = distributed.Client
     try:

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,7 +29,7 @@ from typing import IO, Any
 import numpy as np
 
 from fewview.files._file_contents import Contents
-from fewview.files._limits import SECONDS, memory_limit, not_the_file, time_limit, too_large
+from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large, whose_fault
 from fewview.files._npz import read_npy
 from fewview.ground._errors import FewviewError, FewviewWarning
 
@@ -39,7 +38,6 @@ _END_SECONDS = 10.0  # for a process that hung up to be gone
 _REPLY = "reply.json"
 _ARRAY, _DATE = "\0array", "\0date"  # keys that no name in a file can have
 _NO_MEMORY = "memory allocation failed|unable to allocate"
-_SLIPS = (TypeError, AttributeError, AssertionError)  # in our own lines: a case nobody thought of
 
 
 def load(
@@ -158,9 +156,14 @@ class _Reader:
             return
         if done is None:
             self.stop()
+            if ready is None:
+                raise FewviewError(
+                    f"cannot be read now, which is not the fault of the file: the reader of "
+                    f"{called} files did not start within {_START_SECONDS:g} s"
+                )
             raise FewviewError(
-                f"took longer than {seconds:g} s to read and was given up; the file is damaged, "
-                f"or if you trust it set {SECONDS} to more seconds"
+                f"took longer than {seconds:g} s to read and was given up; it is damaged, or if "
+                f"you trust it (or this machine is busy) set {SECONDS} to more seconds"
             )
         try:
             code = process.wait(timeout=_END_SECONDS)
@@ -172,9 +175,20 @@ class _Reader:
             detail = "it hung up"
         elif code < 0:
             detail = signal.Signals(-code).name + (f", {detail}" if detail else "")
+        detail = detail or f"exit status {code}"
+        if ready != b"ready\n":
+            raise FewviewError(
+                "cannot be read here, which is not the fault of the file: the reader of "
+                f"{called} files does not start ({detail}); install its library again"
+            )
+        if code == -signal.SIGKILL:
+            raise FewviewError(
+                f"made the {called} reader stop ({detail}); it was ended from outside, most likely "
+                "because the machine ran out of memory"
+            )
         raise FewviewError(
-            f"made the {called} reader stop ({detail or f'exit status {code}'}); the file is most "
-            "likely damaged, get it again"
+            f"made the {called} reader stop ({detail}); the file is most likely damaged, get it "
+            "again"
         )
 
     def stop(self) -> None:
@@ -306,36 +320,12 @@ def _answer(reader: Any, request: dict[str, Any], folder: Path) -> str:
             content = reader(Path(request["path"]), **request["options"])
         reply = {"content": content, "warnings": [str(entry.message) for entry in caught]}
         return json.dumps(reply, default=lambda value: _pack(value, folder))
+    except FewviewError as error:
+        return json.dumps({"error": str(error)})
     except Exception as error:
-        return json.dumps(_fault(error, request["called"]))
-
-
-def _fault(error: Exception, called: str) -> dict[str, Any]:
-    """Say whose fault an error is; parsers fail on foreign bytes in any way they like."""
-    reason = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, FewviewError):
-        return {"error": str(error)}
-    if isinstance(error, MemoryError) or re.search(_NO_MEMORY, reason, re.IGNORECASE):
-        return {"memory": True}
-    known = f"fails with {type(error).__name__} ({reason[:200]})"
-    if not_the_file(error):
-        return {
-            "error": f"cannot be read here, which is not the fault of the file: the reader of "
-            f"{called} files {known}; update the libraries that fewview needs: pip install "
-            "--upgrade fewview"
-        }
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    ours = Path(__file__).parents[1] in Path(place.filename).parents
-    if ours and isinstance(error, _SLIPS):
-        return {
-            "error": f"cannot be read: fewview's own reader of {called} files {known} in "
-            f"{Path(place.filename).name}, line {place.lineno}, which it should not whatever a "
-            "file holds; update fewview, or report this"
-        }
-    return {
-        "error": f"is not a readable {called} file, or is damaged or cut short ({reason[:200]}); "
-        "get it again"
-    }
+        if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error), re.IGNORECASE):
+            return json.dumps({"memory": True})
+        return json.dumps({"error": whose_fault(error, request["called"])})
 
 
 @contextmanager

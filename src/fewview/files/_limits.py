@@ -6,8 +6,10 @@ may take; both grow with the file, and both can be set by the user.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,11 @@ from fewview.ground._errors import FewviewError
 
 MEMORY = "FEWVIEW_READ_MEMORY"
 SECONDS = "FEWVIEW_READ_SECONDS"
+# What the machine refuses, whatever is in the file.
+_MACHINE = {
+    errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO, errno.EROFS,
+    errno.EDQUOT,
+}  # fmt: skip
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -40,13 +47,44 @@ def naming(path: Path) -> Iterator[None]:
         raise FewviewError(f"{path}: {reason}") from error
 
 
-def not_the_file(error: Exception) -> bool:
-    """Whether an error is the fault of a library of another version, or ours, never of a file.
+def whose_fault(error: Exception, called: str, damaged: str | None = None) -> str:
+    """Say whose fault it is that reading a file failed: the file's, a library's, or our own.
 
-    Python says so of a call that fits no signature, and of a name that is not there.
+    Parsers fail on foreign bytes in any way they like, so most errors are put down to the file.
+    Not so a call that fits no signature, a name that is not there (a library of another version),
+    what the machine refused, and slips, which Python tells by their kind.
+
+    Args:
+        error: what was raised.
+        called: what files of this kind are called.
+        damaged: what to say where it is the file, with `{reason}`.
     """
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    known = f"reader of {called} files fails with {type(error).__name__} ({reason})"
+    innocent = "cannot be read here, which is not the fault of the file"
+    if isinstance(error, OSError) and error.errno in _MACHINE:
+        return f"{innocent}: {reason}"
     said = r"unexpected keyword argument|positional argument|^module '\S+' has no attribute"
-    return isinstance(error, (ImportError, NameError)) or bool(re.search(said, str(error)))
+    if isinstance(error, (ImportError, NameError)) or re.search(said, str(error)):
+        return (
+            f"{innocent}: the {known}; update the libraries that fewview needs: pip install "
+            "--upgrade fewview"
+        )
+    if isinstance(error, (TypeError, AttributeError, AssertionError)):
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        if Path(__file__).parents[1] in Path(place.filename).parents:
+            return (
+                f"cannot be read: fewview's own {known} in {Path(place.filename).name}, "
+                f"line {place.lineno}, which it should not whatever a file holds; update fewview, "
+                "or report this"
+            )
+        return (
+            f"cannot be read: the {known} in {Path(place.filename).name}, a library's; the file is "
+            "not what it should be, or the library does not suit: 'fewview doctor' tells, it "
+            "reads sound files"
+        )
+    usual = "is not a readable {called} file, or is damaged or cut short ({reason}); get it again"
+    return (damaged or usual).format(called=called, reason=reason)
 
 
 def memory_limit(size: int) -> int:

@@ -142,7 +142,9 @@ def _variables(path: Path, memory: int) -> dict[str, _Value]:
 
     try:
         content = loadmat(path)
-    except NotImplementedError:
+    except NotImplementedError as error:
+        if "HDF" not in str(error):
+            raise
         raise FewviewError("is a damaged MATLAB v7.3 file; get it again") from None
     return {
         name: _value(item, memory) for name, item in content.items() if not name.startswith("__")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fewview.files._file_contents import Contents
 from fewview.files._kinds import UNFIT, code_labels, from_text, kind_of, to_array
-from fewview.files._limits import memory_limit, naming, not_the_file, too_large
+from fewview.files._limits import memory_limit, naming, too_large, whose_fault
 from fewview.ground._checkers import check_count, check_dimensions
 from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._whole_files import replacing
@@ -81,10 +81,11 @@ def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
         if version == (2, 0):
             return np.lib.format.read_array_header_2_0(stream)
         raise ValueError(f"version {version}")
+    except MemoryError:
+        raise
     except Exception as error:  # foreign bytes make header parsers fail in any way they like
-        if not_the_file(error):
-            raise
-        raise FewviewError(f"is not a numpy array, or is damaged ({error})") from error
+        damaged = "is not a numpy array, or is damaged ({reason})"
+        raise FewviewError(whose_fault(error, "numpy", damaged)) from error
 
 
 def read_npy(stream: IO[bytes], size: int, header_only: bool = False) -> Any:
@@ -145,9 +146,8 @@ class _Archive:
         except MemoryError:
             raise
         except Exception as error:  # zipfile, zlib, struct and more, depending on the damage
-            if not_the_file(error):
-                raise
-            raise FewviewError(f"array {key} is damaged ({error}); get the file again") from error
+            damaged = "is damaged ({reason}); get the file again"
+            raise FewviewError(f"array {key} {whose_fault(error, '.npz', damaged)}") from error
 
     def array(self, key: str) -> NDArray[Any]:
         array: NDArray[Any] = self._read(key, header_only=False)
@@ -175,12 +175,11 @@ def _open_archive(path: Path) -> Iterator[_Archive]:
     except OSError:
         raise
     except Exception as error:  # BadZipFile, but also struct.error, NotImplementedError, ...
-        if not_the_file(error):
-            raise
-        raise FewviewError(
-            f"is not an .npz file, or is damaged or cut short ({error}); get it again, or write it "
+        damaged = (
+            "is not an .npz file, or is damaged or cut short ({reason}); get it again, or write it "
             "with MultiViewData.write or numpy.savez"
-        ) from error
+        )
+        raise FewviewError(whose_fault(error, ".npz", damaged)) from error
     with archive:
         members = {
             info.filename[: -len(".npy")]: info

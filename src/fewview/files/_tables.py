@@ -230,7 +230,7 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
     more column.
     """
     del memory  # arrays are bound by that of the process
-    from pyarrow import ArrowException
+    from pyarrow import ArrowNotImplementedError
     from pyarrow.parquet import ParquetFile
 
     try:
@@ -241,11 +241,10 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
             # keys alone are never one.
             alone = [key] if wanted is None and names.count(key) == 1 else None
             table = source.read(columns=alone, use_threads=False)
-    except MemoryError:
-        raise
-    except (ArrowException, OSError, ValueError) as error:
+    except ArrowNotImplementedError as error:
         raise FewviewError(
-            f"is not a parquet file, or is damaged or cut short ({error}); get it again"
+            f"holds what this pyarrow cannot read ({error}), which need not be the fault of the "
+            "file; update pyarrow, or write the file without that"
         ) from error
     place = _place(names, key)
     ids = _plain_values(table.column(0 if alone else place), key)

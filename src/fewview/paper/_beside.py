@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
+from statistics import fmean
 
 from fewview.datasets._catalogue import get_spec, names
 from fewview.datasets._splits import class_split
@@ -309,7 +310,8 @@ def _split_rows(
             yield {"class_splits": "spread"} | {f"{e:g}": t[1] for e, t in known.items()}
     # All candidates where they were run, else the class splits of the table.
     wide = numbers if method in WEIGHING else {e: _whole(usual, method, e) for e in etas}
-    means = {f"{e:g}": sum(row.values()) / len(row) for e, row in wide.items() if row}
+    # Not sum, which adds otherwise from Python 3.12 on: a mean may lie between two printed ones.
+    means = {f"{e:g}": fmean(row.values()) for e, row in wide.items() if row}
     if means:
         counts = [len(row) for row in wide.values() if row]
         several = " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))

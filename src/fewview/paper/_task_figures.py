@@ -221,10 +221,10 @@ def make_figure4(wish: Wish, desk: Desk, command: str) -> Picture:
         ways = {dataset: Way(path, {}) for dataset, path in paths.items()}
         drawn = draw_figure4(gathered, ways, wish, command)
         kept = read_json(desk.records / f"{stem('figure4', wish)}.json")
-        # What is of the maps, and what is known of the protocol, is as recorded.
+        # What is of the maps, and what is known of protocol and versions, is as recorded.
         rows = [*drawn.sheet.rows, *(row for row in kept.get("rows", ()) if row["part"] == "c")]
-        protocol = kept.get("protocol", drawn.sheet.protocol)
-        return replace(drawn, sheet=replace(drawn.sheet, rows=rows, protocol=protocol))
+        known = {key: kept[key] for key in ("protocol", "versions") if key in kept}
+        return replace(drawn, sheet=replace(drawn.sheet, rows=rows, **known))
     ways = {dataset: follow(dataset, wish, count, desk.progress) for dataset in AGGREGATED}
     return draw_figure4(gathered, ways, wish, command, desk.progress)
 

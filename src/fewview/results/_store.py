@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from fewview.results._metrics import Answers
 
 SCHEMA_VERSION = 1
+# What a damaged file leads to; the other errors of sqlite3 are slips of whoever calls it.
+DAMAGE = (sqlite3.DatabaseError, UnicodeError)
+REFUSED = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_MISUSE,
+}  # fmt: skip
 APPLICATION_ID = 0x66657776  # "fewv", so that a foreign SQLite file is recognised
 NO_STORE = "none"
 MEMORY = ":memory:"
@@ -132,7 +138,8 @@ class Store:
                     f"{file}: no room left on the disk; what was written is safe: make room, "
                     "or choose another file, and run the same command again"
                 ) from None
-            if isinstance(error, (sqlite3.Error, UnicodeError)):
+            if isinstance(error, DAMAGE):
+                _raise_if_refused(error, file)
                 raise FewviewError(
                     f"{file}: not a fewview result store, or a damaged one ({error}); choose "
                     f"another file, or save what can be read: fewview results {file} --repair"
@@ -151,7 +158,10 @@ class Store:
             return
         try:
             _check_schema(self._connection, file)
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code & 255 in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
             # Where the folder cannot be written, the log cannot be shared: take the file as it is.
             self._connection.close()
             self._connection = sqlite3.connect(f"{place}&immutable=1", uri=True, timeout=60)
@@ -241,7 +251,8 @@ class Store:
         """Say what to do where SQLite cannot read the file."""
         try:
             yield
-        except (sqlite3.Error, UnicodeError) as error:
+        except DAMAGE as error:
+            _raise_if_refused(error, self.path)
             raise FewviewError(
                 f"{self.path}: the store is damaged ({error}); 'fewview results {self.path} "
                 "--repair' keeps what can be read, the rest is computed again"
@@ -521,6 +532,18 @@ def _begin_writing(connection: sqlite3.Connection, file: Path) -> None:
     connection.execute(f"PRAGMA synchronous={care}")
     if empty:
         _create(connection)
+
+
+def _raise_if_refused(error: BaseException, file: Path | str) -> None:
+    """Say what the machine or another process refuses, which is no damage; let slips through."""
+    if isinstance(error, (sqlite3.ProgrammingError, sqlite3.NotSupportedError)):
+        raise error
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 255 in REFUSED:  # the other bits say more precisely which
+        raise FewviewError(
+            f"{file}: cannot be used now ({error}), which is no damage; see whether another "
+            "program has it, its folder can be written and its disk answers, then try again"
+        ) from None
 
 
 def _check_schema(connection: sqlite3.Connection, file: Path) -> None:

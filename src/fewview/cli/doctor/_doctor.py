@@ -9,6 +9,7 @@ import typer
 
 from fewview.cli._declared import DataDir
 from fewview.cli._text import print_text, shows, suggest
+from fewview.ground._errors import FewviewError
 
 
 @shows(
@@ -39,7 +40,7 @@ def doctor(
     print("\nversions")
     for library, least, extra in requirements():
         needed = f"at least {least}" + (f", for fewview[{extra}]" if extra else "")
-        if extra not in ("test", "docs", "dev"):
+        if extra not in ("all", "test", "docs", "dev"):
             print(f"  {library:<14}{installed(library) or 'not installed':<16}{needed}")
     _show_machine(os.cpu_count())
     _show_data(data_dir)
@@ -57,8 +58,8 @@ def _show_machine(cores: int | None) -> None:
         import torch
         from joblib import cpu_count
         from threadpoolctl import threadpool_info
-    except ImportError as error:
-        print(f"  cannot be asked ({error})")
+    except Exception as error:  # a torch that is broken fails in any way it likes
+        print_text(f"  cannot be asked ({error})", 2)
         return
     print(f"  cpu           {cpu_count()} core(s) for this process, {cores} in all")
     if torch.cuda.is_available():
@@ -105,8 +106,10 @@ def _try_all(full: bool) -> int:
             found = trial.run()
         except Exception as error:  # whatever is broken must be told, with what to do
             off += 1
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            print_text(f"  {trial.name:<14}OFF: {reason}\n{'':<16}do: {trial.advice}", 16)
+            kind = "" if isinstance(error, FewviewError) else f"{type(error).__name__}: "
+            reason = " ".join(f"{kind}{error}".split())
+            advice = getattr(error, "advice", trial.advice)
+            print_text(f"  {trial.name:<14}OFF: {reason}\n{'':<16}do: {advice}", 16)
         else:
             print_text(f"  {trial.name:<14}ok, {found} ({perf_counter() - start:.1f} s)", 16)
     told = "everything works" if not off else f"{off} trial(s) are off; see 'do:' above"

@@ -20,12 +20,21 @@ RECORD = Path(__file__).with_name("digits.json")
 QUICK = ("proto", "rfs", "ptmap", "ugda", "marginal")
 # Sums in another order move a log loss in the tenth place; iterations make more of it.
 TOLERANCE = 1e-4
+REINSTALL = "pip install --force-reinstall --no-deps fewview"
 GIVES = {
     "cluster": "--cluster, cells on many machines",
     "frames": "pandas frames and parquet files",
     "omics": ".h5ad and .h5mu files",
 }
 Numbers = dict[str, dict[str, Any]]
+
+
+class OffError(FewviewError):
+    """What a trial found, with what to do about just that."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Trial:
     Attributes:
         name: in a word or two.
         run: gives what was found, in one line; raises where something is off.
-        advice: what to do then.
+        advice: what to do then, unless an `OffError` knows better.
     """
 
     name: str
@@ -46,6 +55,7 @@ class Trial:
 def trials(full: bool) -> Iterator[Trial]:
     """All that is tried; `full` adds every method and the examples of the documentation."""
     yield Trial("libraries", libraries, "pip install --upgrade fewview")
+    yield Trial("package", package, REINSTALL)
     yield Trial(
         "torch", torch_works,
         "install torch again as https://pytorch.org says for your machine; without a working GPU "
@@ -60,19 +70,18 @@ def trials(full: bool) -> Iterator[Trial]:
         "address space (ulimit -v)",
     )  # fmt: skip
     yield Trial("models", models, "pip install --force-reinstall safetensors fewview")
-    names = tuple(recorded()["numbers"]) if full else QUICK
-    yield Trial(
-        "numbers", lambda: numbers(names),
-        "results of this installation are not those of others: install the versions of "
-        "constraints.txt, and if it stays so report it with this page",
-    )  # fmt: skip
+    yield Trial("numbers", lambda: numbers(() if full else QUICK), "report it with this page")
     if full:
         yield Trial("examples", examples, "report it with this page")
 
 
 def recorded() -> dict[str, Any]:
-    """What was recorded: `grid` and `numbers`."""
-    out: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    """What was recorded: `grid`, `numbers`, and the `versions` of libraries it was made with."""
+    try:
+        out: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        damaged = f"{RECORD} is damaged ({error}): nothing to compare with"
+        raise OffError(damaged, REINSTALL) from None
     return out
 
 
@@ -114,8 +123,10 @@ def is_older(found: str, least: str) -> bool:
 
 
 def libraries() -> str:
-    """All that is needed is there and new enough; so are extras where they are installed."""
-    wrong, count = [], 0
+    """All that is needed is there, new enough and can be imported; extras where installed."""
+    from importlib import import_module
+
+    wrong, wanted, broken, count = [], [], [], 0
     for library, least, extra in requirements():
         found = installed(library)
         if extra not in ("", *GIVES) or (extra and found is None):
@@ -123,11 +134,41 @@ def libraries() -> str:
         count += 1
         if found is None or is_older(found, least):
             wrong.append(f"{library} {found or 'is missing'}, needed is {least}")
+            wanted.append(f"'{library}>={least}'")
+            continue
+        try:
+            import_module("sklearn" if library == "scikit-learn" else library)
+        except Exception as error:  # libraries of C fail in any way they like
+            wrong.append(f"{library} {found} cannot be imported ({error})")
+            broken.append(library)
     if not count:
         raise FewviewError("fewview itself is not installed; pip install fewview")
     if wrong:
-        raise FewviewError("; ".join(wrong))
-    return f"{count} libraries are new enough"
+        commands = [f"pip install --upgrade {' '.join(wanted)}"] * bool(wanted)
+        commands += [f"pip install --force-reinstall {' '.join(broken)}"] * bool(broken)
+        raise OffError("; ".join(wrong), " && ".join(commands))
+    return f"{count} libraries are new enough and can be imported"
+
+
+def package() -> str:
+    """Every file of the package is as it was installed."""
+    from base64 import urlsafe_b64encode
+    from hashlib import sha256
+    from importlib.metadata import files
+
+    wrong, count, size = [], 0, 0
+    for file in files("fewview") or ():
+        if file.hash is None or file.parts[0] != "fewview":
+            continue
+        place = Path(str(file.locate()))
+        content = place.read_bytes() if place.exists() else b""
+        count, size = count + 1, size + len(content)
+        if urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=") != file.hash.value:
+            wrong.append(str(file))
+    if wrong:
+        raise FewviewError(f"{len(wrong)} file(s) are gone or changed: {', '.join(wrong[:5])}")
+    told = f"{count} files are as installed, {size / 1e6:.1f} MB"
+    return told if count else "runs from a checkout"
 
 
 def missing_extras() -> list[str]:
@@ -175,22 +216,23 @@ def _digits() -> Any:
 
 
 def foreign_files() -> str:
-    """A MATLAB file, which is read in a child process, comes back as it was."""
+    """Files of every format that can be read here come back as they were, by a child process."""
     import tempfile
 
-    import numpy as np
-
+    from fewview.files import FORMATS
+    from fewview.files._guarded import kept_reader
     from fewview.samples._data import MultiViewData
 
     data = _digits()
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("a.mat", "a.npz"):
-            data.write(Path(folder) / name)
-            back = MultiViewData.read(Path(folder) / name)
-            for view, block in data.views.items():
-                if not np.array_equal(block, back.views[view]):
-                    raise FewviewError(f"{name}: view {view!r} came back with other numbers")
-    return ".mat and .npz come back as they were"
+    needs = {"parquet": "pyarrow", "h5ad": "anndata", "h5mu": "anndata"}
+    kinds = [kind for kind in FORMATS if kind not in needs or installed(needs[kind])]
+    with tempfile.TemporaryDirectory() as folder, kept_reader():
+        for kind in kinds:
+            path = Path(folder) / (kind if kind in ("csv", "parquet", "npy") else f"a.{kind}")
+            data.write(path, format=kind)
+            if MultiViewData.read(path) != data:
+                raise FewviewError(f"{kind}: came back with other content")
+    return f"{', '.join(kinds)} come back as they were"
 
 
 def models() -> str:
@@ -238,11 +280,19 @@ def measure(names: tuple[str, ...]) -> Numbers:
 
 
 def numbers(names: tuple[str, ...]) -> str:
-    """Methods give the recorded digits."""
-    wanted, found = recorded()["numbers"], measure(names)
+    """Methods (all that are recorded, where none is named) give the recorded digits."""
+    known = recorded()
+    wanted = known["numbers"]
+    names = names or tuple(wanted)
+    found = measure(names)
     wrong = [line for name in names for line in differences(name, wanted[name], found[name])]
     if wrong:
-        raise FewviewError("; ".join(wrong))
+        made_with = " ".join(f"{name}=={version}" for name, version in known["versions"].items())
+        raise OffError(
+            "; ".join(wrong),
+            "results of this installation are not those of others: try the versions that were "
+            f"recorded with, pip install {made_with}, and if it stays so report it with this page",
+        )
     count = sum(len(found[name]) - 1 for name in names)
     return f"{count} accuracies and log losses of {len(names)} methods are as recorded"
 
