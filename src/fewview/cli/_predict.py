@@ -352,8 +352,8 @@ def _tell_doubt(columns: dict[str, list[Any]], reject: float | None, n_classes: 
         text = f"{gone} of {count} rejected: they fit no class"
         if gone > 3 * reject * count + 3:
             text += (
-                f"; of samples of these classes about {100 * reject:g} % should be, so there are "
-                "others among them, or the labelled ones do not show how the classes vary"
+                f"; in the mean over classes {100 * reject:g} % of samples that belong to them "
+                "would be, of a single class it may be several times that"
             )
         say(text)
     if "set" in columns:
