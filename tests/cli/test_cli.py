@@ -107,7 +107,7 @@ def test_bench_writes_json_and_results_reads_the_store(invoke: Invoke, tmp_path:
     assert code == 0
     assert f"results are kept in {store}\nnext: fewview results {store} --compare" in errors
     assert "digits: 3-way 1-shot, 2 class split(s), 10 episodes per entry" in text
-    assert "8 cells: 0 already stored" in errors
+    assert "8 trials: 0 already stored" in errors
     rows = json.loads(out.read_text())
     assert [(row["method"], row["eta"]) for row in rows] == [
         ("proto", 0.0), ("proto", 0.5), ("match", 0.0), ("match", 0.5),
