@@ -213,7 +213,7 @@ def test_advise_says_whose_gaps_it_used(invoke: Invoke, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0, errors
     assert "lacks views" not in errors
-    assert "12 % missing as in the data" in (tmp_path / "a" / "report.html").read_text()
+    assert "12 % of views missing as in the data" in (tmp_path / "a" / "report.html").read_text()
 
 
 def test_stale_results_are_marked(

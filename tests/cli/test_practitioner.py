@@ -294,7 +294,7 @@ def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     assert code == 0, errors
     assert "2-shot" in out
     rate = 100 * MultiViewData.read(tmp_path / "base").missing_rate
-    assert f"{rate:.0f} % missing as in the data" in out
+    assert f"{rate:.0f} % of views missing as in the data" in out
     for name in ("proto", "partial-nn", "concat-logistic", "concat-hgb"):
         assert name in out
     assert "Use " in out
