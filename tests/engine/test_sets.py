@@ -110,20 +110,22 @@ def test_a_class_that_was_left_out_is_covered_as_promised() -> None:
                 place = int(np.flatnonzero(np.isclose(LEVELS, 1 - coverage))[0])
                 found.append(np.mean(values[-1] <= limits[place]))
         for coverage, found in held.items():
-            # 600 classes, nearly all or nothing of each: an error of 0.016 at 0.8.
-            assert np.mean(found) == pytest.approx(coverage, abs=0.04)
+            # Above by a standard error over classes, nearly all or nothing of each.
+            above = np.sqrt(coverage * (1 - coverage) / count)
+            assert coverage - 0.01 < np.mean(found) < coverage + 1.2 * above
 
 
 def test_limits_by_hand() -> None:
     """Three classes, one value each: 0 and 1 are below the larger of the two others, 3 is not.
 
-    Two thirds are covered by whatever is above the median of two, which is 1 of the three; all only
-    by three times the largest: 9, or the next step, 8 ** (1 / 39) times as large at most.
+    Two thirds, less a standard error of one third, are covered by whatever is above the median of
+    two, which is 1 of the three; all only by three times the largest: 9, or the next step,
+    8 ** (1 / 39) times as large at most.
     """
     limits = class_quantiles(np.array([0.0, 1.0, 3.0]), np.arange(3))
     at = {level: float(limits[np.flatnonzero(np.isclose(LEVELS, level))[0]])
-          for level in (0.05, 0.35)}  # fmt: skip
-    assert at[0.35] == 1
+          for level in (0.05, 0.67)}  # fmt: skip
+    assert at[0.67] == 1
     assert 9 <= at[0.05] <= 9 * 8 ** (1 / 39)
     assert np.isinf(class_quantiles(np.array([0.0, 1.0]), np.arange(2))).all()
 

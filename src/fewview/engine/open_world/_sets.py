@@ -7,8 +7,8 @@ views (Mondrian conformal prediction, Vovk et al. 2005). Queries of a class are 
 exchangeable are classes (hierarchical conformal prediction, Dunn et al. 2023, Lee et al. 2023). A
 guarantee for any distribution would need sets of all classes beyond a coverage of K / (K + 1) with
 K base classes. Instead every class in turn is held against the limit of the others, and the limit
-is taken with which they are covered as often as asked in the mean, as the jackknife does (Barber et
-al. 2021): no guarantee, but near what is asked (docs/more-answers.md).
+is taken with which they are covered as often as asked in the mean, less a standard error, as the
+jackknife does (Barber et al. 2021): no guarantee, but near what is asked (docs/more-answers.md).
 """
 
 from __future__ import annotations
@@ -143,17 +143,20 @@ def class_quantiles(values: FloatArray, label: NDArray[np.int64]) -> FloatArray:
     """Limits that queries of a class not among them exceed with the chance `LEVELS`, [levels].
 
     Every class in turn is held against limits of the others; the smallest limit is taken with which
-    they are covered as often as asked, in the mean over classes. Where the largest value is not
+    they are covered as often as asked, in the mean over classes less its standard error, since the
+    classes to come are as few and differ as much. Where the largest value is not
     enough, it is stretched; infinite where nothing is, and for fewer than three classes.
     """
     classes = np.unique(label)
     if len(classes) < FEWEST_CLASSES:
         return np.full(len(LEVELS), np.inf)
-    covered = np.zeros(len(LEVELS) + len(STRETCHED))
+    rows = []
     for one in classes:
         own, others = np.sort(values[label == one]), label != one
         limits = _rising_limits(values[others], label[others])
-        covered += np.searchsorted(own, limits, side="right") / len(own) / len(classes)
+        rows.append(np.searchsorted(own, limits, side="right") / len(own))
+    shares = np.array(rows)
+    covered = shares.mean(0) - shares.std(0, ddof=1) / np.sqrt(len(classes))
     limits = np.append(_rising_limits(values, label), np.inf)
     return limits[np.searchsorted(np.maximum.accumulate(covered), 1 - LEVELS - 1e-9)]
 
