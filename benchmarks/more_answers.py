@@ -46,9 +46,8 @@ NAN = float("nan")
 HEAD = """# More answers, measured
 
 Made by `python benchmarks/more_answers.py page` from `benchmarks/results/more-answers.json`;
-nothing here is written by hand. Parts are small (a few class splits and tasks, in the record), so
-that differences of two points are often chance. Cells and advice were measured with versions 6 and
-7 of `marginal`, the rest with version 7 as of the commit that records it."""
+nothing here is written by hand. Parts are small (a few class splits and tasks, in the record, as is
+the version of `marginal`), so that differences of two points are often chance."""
 
 
 def task_of(name: str, **changes: Any) -> TaskSpec:
@@ -342,6 +341,7 @@ def sets(options: argparse.Namespace) -> dict[str, Any]:
     for name in options.datasets or KNOWN_SETS:
         held: dict[tuple[float, int], list[bool]] = {}
         sizes: dict[float, list[int]] = {coverage: [] for coverage in COVERAGES}
+        right: list[bool] = []
         for split in range(options.splits):
             data, novel, base = parted(name, split)
             task = task_of(name, eta=0.3)
@@ -359,7 +359,10 @@ def sets(options: argparse.Namespace) -> dict[str, Any]:
                         ):
                             held.setdefault((coverage, count), []).append(label in chosen)
                             sizes[coverage].append(len(chosen))
-        row: dict[str, Any] = {"dataset": name, "way": task_of(name).way, "coverage": {}}
+                    right += [one[0] == label for one, label in zip(found, asked.labels.tolist(),
+                                                                    strict=True)]  # fmt: skip
+        row: dict[str, Any] = {"dataset": name, "way": task_of(name).way,
+                               "right": 100 * float(np.mean(right)), "coverage": {}}  # fmt: skip
         for coverage in COVERAGES:
             everyone = [x for (c, _), values in held.items() if c == coverage for x in values]
             counted = sorted((n, values) for (c, n), values in held.items() if c == coverage)
@@ -468,14 +471,13 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def keep(part: str, found: dict[str, Any], options: argparse.Namespace) -> None:
+def keep(part: str, found: dict[str, Any], file: Path) -> None:
     """Put rows into the record; rows of data sets that were computed before are replaced."""
-    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    record = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     new = {row["dataset"] for row in found["rows"]}
     before = [row for row in record.get(part, {}).get("rows", []) if row["dataset"] not in new]
-    sized = [{**row, "splits": options.splits, "tasks": options.tasks} for row in found["rows"]]
-    record[part] = {**record.get(part, {}), **found, "rows": before + sized}
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    record[part] = {**record.get(part, {}), **found, "rows": before + found["rows"]}
+    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -486,13 +488,22 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=10)
     parser.add_argument("--output", type=Path, default=PAGE, help="of page")
+    parser.add_argument("--record", type=Path, default=RECORD, help="where rows are kept")
+    parser.add_argument("--join", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="of page: records of other machines, taken in first")  # fmt: skip
     options = parser.parse_args()
     warnings.simplefilter("ignore", FewviewWarning)
     if options.part == "page":
-        record = json.loads(RECORD.read_text(encoding="utf-8"))
+        for file in options.join:
+            for part, found in json.loads(file.read_text(encoding="utf-8")).items():
+                keep(part, found, options.record)
+        record = json.loads(options.record.read_text(encoding="utf-8"))
         options.output.write_text(page(record), encoding="utf-8")
         return
-    keep(options.part, PARTS[options.part](options), options)
+    found = PARTS[options.part](options)
+    size = {"splits": options.splits, "tasks": options.tasks, "version": Marginal.version}
+    found["rows"] = [{**row, **size} for row in found["rows"]]
+    keep(options.part, found, options.record)
 
 
 def table(header: list[str], lines: list[list[Any]]) -> str:
@@ -545,16 +556,19 @@ def page(record: dict[str, Any]) -> str:
         out.append(
             "## Sets of classes\n\nHow often sets hold the true class where 80, 90, 95 % are asked "
             "for, in all and by the number of views that the query has, and how many classes a set "
-            "has; one shot, missing rate 0.3, balanced and Dirichlet(2) queries. K base classes "
-            "can show K / (K + 1) at most; beyond, sets have all classes:\n"
+            "has; one shot, missing rate 0.3, balanced and Dirichlet(2) queries. A set holds one "
+            "class at least, so it has the truth no less often than the most probable class is "
+            "right:\n"
         )
         lines = [
-            [r["dataset"], f"{asked} %", entry["found"],
+            [r["dataset"], r.get("right", ""), f"{asked} %", entry["found"],
              ", ".join(f"{c}: {v:.1f}" for c, v in entry["by_views"].items()),
              f"{entry['size']:.2f} of {r['way']}"]
             for r in record["sets"]["rows"] for asked, entry in r["coverage"].items()
         ]  # fmt: skip
-        out.append(table(["data set", "asked", "found", "by views", "classes in a set"], lines))
+        out.append(
+            table(["data set", "right", "asked", "found", "by views", "classes in a set"], lines)
+        )
     if "sensor" in record:
         out.append(
             "## A new sensor\n\nA view that the base set lacks and supports and queries have, five "

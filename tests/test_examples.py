@@ -22,7 +22,7 @@ PROMISES = {
         r"ugda: accuracy \d+%",
     ],
     "sklearn_tools.py": [
-        r"40\.0% missing",
+        r"40\.0% of views missing",
         r"train_test_split: 16 and 64 samples",
         r"KFold: \[20, 20, 20, 20\]",
         r"cross_val_score, proto: 0\.[6-9]",

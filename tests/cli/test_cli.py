@@ -107,7 +107,7 @@ def test_bench_writes_json_and_results_reads_the_store(invoke: Invoke, tmp_path:
     assert code == 0
     assert f"results are kept in {store}\nnext: fewview results {store} --compare" in errors
     assert "digits: 3-way 1-shot, 2 class split(s), 10 episodes per entry" in text
-    assert "8 cells: 0 already stored" in errors
+    assert "8 trials: 0 already stored" in errors
     rows = json.loads(out.read_text())
     assert [(row["method"], row["eta"]) for row in rows] == [
         ("proto", 0.0), ("proto", 0.5), ("match", 0.0), ("match", 0.5),
@@ -213,7 +213,7 @@ def test_advise_says_whose_gaps_it_used(invoke: Invoke, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0, errors
     assert "lacks views" not in errors
-    assert "12 % missing as in the data" in (tmp_path / "a" / "report.html").read_text()
+    assert "12 % of views missing as in the data" in (tmp_path / "a" / "report.html").read_text()
 
 
 def test_stale_results_are_marked(

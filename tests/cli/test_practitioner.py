@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fewview import FewviewWarning, MultiViewData, create, load_model
-from fewview.evaluate._advice import _may_be_chance, recommend
+from fewview.evaluate._advice import _may_be_chance, first_choice, recommend
 
 Invoke = Callable[..., tuple[int, str, str]]
 WIDTHS = {"blood": 4, "scan": 6}
@@ -294,7 +294,7 @@ def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     assert code == 0, errors
     assert "2-shot" in out
     rate = 100 * MultiViewData.read(tmp_path / "base").missing_rate
-    assert f"{rate:.0f} % missing as in the data" in out
+    assert f"{rate:.0f} % of views missing as in the data" in out
     for name in ("proto", "partial-nn", "concat-logistic", "concat-hgb"):
         assert name in out
     assert "Use " in out
@@ -313,6 +313,17 @@ def test_a_lead_is_weighed_against_what_is_known() -> None:
     assert _may_be_chance((1.0 - 15, 1.0 + 15))
     assert _may_be_chance((float("nan"), float("nan")))  # one division: no interval
     assert not _may_be_chance(None)  # it is the usual one itself
+
+
+def test_of_level_plain_classifiers_logistic_regression_is_taken() -> None:
+    order = ["concat-hgb", "concat-nn", "concat-logistic", "proto"]
+    assert first_choice(order, {"concat-logistic": (-0.2, 1.0)}) == "concat-logistic"
+    assert first_choice(order, {"concat-logistic": (0.2, 1.0)}) == "concat-hgb"
+    unknown = (float("nan"), float("nan"))  # one division: no interval
+    assert first_choice(order, {"concat-logistic": unknown}) == "concat-logistic"
+    # Special methods and logistic regression are different things: no such rule.
+    assert first_choice(["ugda", "concat-logistic"], {"concat-logistic": (-1.0, 2.0)}) == "ugda"
+    assert first_choice(["concat-logistic", "concat-nn"], {"concat-nn": (-1.0, 2.0)}) == order[2]
 
 
 def test_the_recommendation_says_how_sure_it_is() -> None:
@@ -334,7 +345,7 @@ def test_the_recommendation_says_how_sure_it_is() -> None:
     text = recommend(rows, pairs)
     assert text.startswith("Use ugda: 90.0 % of queries right (95 % interval 88.0 to 92.0)")
     assert "10.0 points above the best plain classifier (concat-logistic; 95 % interval 6.0" in text
-    assert "proto is not clearly worse, and proto is 10 times as fast" in text
+    assert "proto is not clearly worse, and proto is much faster" in text
     assert "as many queries" in text  # ugda assumes balance
     usual = recommend([row("marginal", 89, 2), *rows], [pair("ugda", "marginal", 1.0, 3.0)])
     assert usual.startswith("Use marginal: 89.0 %")

@@ -249,8 +249,9 @@ def test_nobody_listens(tmp_path: Path, scratch: Path, monkeypatch: pytest.Monke
 
 
 def test_a_bad_address(tmp_path: Path) -> None:
-    with pytest.raises(FewviewError, match="could not download"):
+    with pytest.raises(FewviewError, match="could not download") as caught:
         fetch("handwritten", tmp_path, base_url="nonsense", progress=False)
+    assert str(caught.value).endswith(f"copy the file that it names to {tmp_path}/handwritten.npz")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.metrics import roc_auc_score
 
-from fewview import FewviewError, FewviewWarning, MultiViewData, load_model
+from fewview import FewviewError, FewviewWarning, MultiViewData, TaskSpec, load_model
 from fewview.engine._checks import synthetic_data
 from fewview.engine._method import Method
 from fewview.engine.open_world._rejection import LEVELS, Thresholds
@@ -106,9 +106,11 @@ def test_base_classes_are_needed() -> None:
     first = np.concatenate([np.flatnonzero(BASE.codes == code)[:3] for code in range(6)])
     with pytest.raises(FewviewError, match=r"2 base classes with 4 samples or more; .* has 0"):
         Proto().fit_base(BASE[first]).fit(support).predict(support, reject=0.05)
-    # A base set in parts keeps some samples for this.
+    # A base set in parts keeps some samples for this; the smallest fits are single samples.
     streamed, whole = (Proto().partial_fit_base(BASE), Proto().fit_base(BASE))
-    both = [clf.fit(support).thresholds().quantiles for clf in (streamed, whole)]
+    both = [
+        clf.fit(support).thresholds().quantiles[..., LEVELS >= 0.05] for clf in (streamed, whole)
+    ]
     assert np.abs(both[0] - both[1]).mean() < 0.1 * np.abs(both[1]).mean()
     before = streamed.predict(support, reject=0.05)
     # What was learnt stays; where nothing was, there is no way without samples.
@@ -119,14 +121,48 @@ def test_base_classes_are_needed() -> None:
         streamed.predict(support, reject=0.05)
 
 
-def test_thresholds_are_quantiles() -> None:
+def test_shares_are_those_of_quantiles() -> None:
+    """Tables of a normal distribution, moved by 5 for two views: shares are its own quantiles."""
     values = np.random.default_rng(0).normal(size=5000)
     table = np.stack([np.quantile(values + shift, LEVELS) for shift in (0.0, 5.0)])
-    limits = Thresholds((1,), table[None])
-    found = limits.at(0.05, np.array([1, 9]), np.array([1, 2]))
-    assert found[0] == pytest.approx(np.quantile(values, 0.05))
-    assert found[1] == pytest.approx(np.quantile(values, 0.05) + 5)
-    assert np.mean(values < found[0]) == pytest.approx(0.05, abs=1e-3)
+    limits = Thresholds((1,), table[None])  # as in files of earlier versions
+    asked = np.quantile(values, 0.05) + np.array([0.0, 5.0])
+    shots, views = np.array([1, 9]), np.array([1, 2])
+    np.testing.assert_allclose(limits.share_below(asked, shots, views), 0.05, atol=1e-3)
+    # Of two classes, and of supports without gaps, there are tables of their own.
+    whole = Thresholds(
+        (1,), np.stack([table, table + 1, table + 2, table + 3]).reshape(2, 1, 2, 2, -1)
+    )
+    for way, gaps, shift in (
+        (1, True, 0),
+        (2, True, 1),
+        (7, True, 1),
+        (1, False, 2),
+        (2, False, 3),
+    ):
+        found = whole.share_below(asked + shift, shots, views, way, not gaps)
+        np.testing.assert_allclose(found, 0.05, atol=1e-3)
+
+
+def test_supports_without_gaps_are_rejected_as_often_as_promised() -> None:
+    """Tasks with gaps were promised: distances to supports that have all views are larger.
+
+    Each of 10 other classes in turn; views of 8 normal numbers around a class mean.
+    """
+    rng = np.random.default_rng(1)
+    codes = np.repeat(np.arange(20), 30)
+    views = {
+        name: 2 * rng.normal(size=(20, 8))[codes] + rng.normal(size=(600, 8)) for name in "abc"
+    }
+    data = MultiViewData(views, codes)
+    clf = Proto().fit_base(data[codes < 10], task=TaskSpec(way=2, eta=0.5))
+    shares = []
+    for first in range(10, 20, 2):
+        pair = data[(codes == first) | (codes == first + 1)]
+        few = np.arange(len(pair)) % 30 < 3
+        clf.fit(pair[few])
+        shares.append(clf.fit_shares(pair[~few].with_labels(None)))
+    assert np.mean(np.concatenate(shares) < 0.2) == pytest.approx(0.2, abs=0.06)
 
 
 def test_marginal_compares_with_a_class_never_seen() -> None:

@@ -274,10 +274,10 @@ def test_a_method_that_breaks_down_does_not_stop_the_others(
 def test_progress_lines(capsys: pytest.CaptureFixture[str]) -> None:
     run(small(), progress=PlainProgress(interval=0))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "4 cells: 0 already stored, 4 to compute"
-    assert lines[-1].startswith("[4/4] digits split 1 eta 0.5 proto: ")
+    assert lines[0] == "4 trials: 0 already stored, 4 to compute"
+    assert lines[-1].startswith("[4/4] digits, split 2, 50 % of views missing, proto: ")
     assert describe_plan(12, 4, 2) == (
-        "12 cells: 4 already stored, 8 to compute (2 of them stale: stored by an older version)"
+        "12 trials: 4 already stored, 8 to compute (2 of them stale: stored by an older version)"
     )
     assert [describe_seconds(t) for t in (12.3, 150, 9000)] == ["12 s", "2.5 min", "2.5 h"]
 
@@ -445,7 +445,7 @@ def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -
         advice = give_advice(data, methods="proto", episodes=2, progress=PlainProgress())
     assert len(caught) == 1  # the gaps are meant to be there
     assert [row["n_splits"] for row in advice.rows] == [3] * 4
-    assert "eta 0.17 " in capsys.readouterr().err
+    assert "17 % of views missing" in capsys.readouterr().err
 
 
 def test_advice_on_one_division_says_nothing_of_chance() -> None:
@@ -547,7 +547,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     assert kept >= target or process.returncode == 0
     assert not out.exists() or process.returncode == 0
     resumed = subprocess.run(_command(store, out), capture_output=True, text=True, check=True)
-    assert f"54 cells: {kept} already stored" in resumed.stderr
+    assert f"54 trials: {kept} already stored" in resumed.stderr
     whole = tmp_path / "whole.json"
     # In this process, which has one thread as the others do.
     assert main(_command(tmp_path / "whole.sqlite", whole)[3:]) == 0
@@ -631,8 +631,9 @@ def test_methods_of_a_script_in_processes(tmp_path: Path) -> None:
     assert worked == "3 ()"
     assert complained == "cannot be done"
     assert re.fullmatch(
-        "a worker process ended at digits split 0 eta 0 mine:deed=die or digits split 1 eta 0 "
-        r"mine:deed=die \(exit code -9.*lower --jobs\). What was finished is stored",
+        "a worker process ended at digits, split 1, 0 % of views missing, mine:deed=die or "
+        r"digits, split 2, 0 % of views missing, mine:deed=die \(exit code -9.*lower --jobs\). "
+        "What was finished is stored",
         died,
     ), died
     assert "Traceback" not in done.stderr

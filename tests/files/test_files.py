@@ -473,12 +473,39 @@ def test_bad_csv(case: str, tmp_path: Path) -> None:
 
 
 def test_csv_that_is_not_utf8(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"id,x\nM\xfcller,1\n")
-    with pytest.raises(FewviewError, match=r"a\.csv: is not UTF-8 text \(byte 0xfc\)"):
-        read(tmp_path)
+    (tmp_path / "a.csv").write_bytes("id,gr\xf6\xdfe\nM\xfcller,1\nz\u20ac,2\n".encode("cp1252"))
+    with pytest.warns(
+        FewviewWarning, match=r"a\.csv is not UTF-8; .*Latin-1.* cell is 'gr\xf6\xdfe'"
+    ):
+        data = read(tmp_path)
+    assert data.ids.tolist() == ["M\xfcller", "z\u20ac"]
+    assert data.columns["a"] == ("gr\xf6\xdfe",)
+    for wrong in ("id,x\n\xfc,1\n".encode("utf-16"), b"id,x\n\x81\xfc,1\n"):
+        (tmp_path / "a.csv").write_bytes(wrong)
+        with pytest.raises(FewviewError, match=r"a\.csv: is neither UTF-8 nor Latin-1"):
+            read(tmp_path)
     (tmp_path / "a.csv").write_bytes(bytes(range(256)))
     with pytest.raises(FewviewError, match=r"a\.csv: "):
         read(tmp_path)
+
+
+def test_tables_with_tabs(tmp_path: Path) -> None:
+    put(tmp_path, a="id,x,label\np,1.5,u\nq,2,v\n")
+    wanted = read(tmp_path)
+    (tmp_path / "a.csv").unlink()
+    (tmp_path / "a.tsv").write_text("id\tx\tlabel\np\t1.5\tu\nq\t2\tv\n")
+    assert read(tmp_path) == wanted.with_name(tmp_path.name)
+    assert read(tmp_path / "a.tsv").labels.tolist() == ["u", "v"]
+
+
+def test_spreadsheets_are_to_be_exported(tmp_path: Path) -> None:
+    (tmp_path / "b.xlsx").write_bytes(b"PK")
+    for place in (tmp_path, tmp_path / "b.xlsx"):
+        with pytest.raises(FewviewError, match=r"is a spreadsheet; in Excel .* CSV UTF-8"):
+            read(place)
+    put(tmp_path, a="id,x\np,1\n")
+    with pytest.warns(FewviewWarning, match=r"left out: b\.xlsx; in Excel"):
+        assert read(tmp_path).view_names == ("a",)
 
 
 def test_the_same_view_twice(tmp_path: Path) -> None:

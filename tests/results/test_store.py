@@ -478,3 +478,13 @@ def test_flipped_bits_are_never_silent() -> None:
         assert sum(found.values()) == 40
         assert not {"silently different", "traceback"} & set(found), done.stderr
     assert counts["results"]["reported"] > 5
+
+
+def test_nothing_is_left_beside_a_store_that_was_read(tmp_path: Path) -> None:
+    place = tmp_path / "results.sqlite"
+    with Store(place) as store:
+        store.add(result())
+    with Store(place, write=False) as store:
+        assert len(list(store.select([]))) == 1
+    beside = {path.name for path in tmp_path.iterdir()}
+    assert not beside & {"results.sqlite-wal", "results.sqlite-shm"}

@@ -104,14 +104,14 @@ def advise(
     first = advice.rows[0]
     title = (
         f"{name}: {first['way']}-way {first['shot']}-shot, {first['queries']} queries per class, "
-        f"{100 * samples.missing_rate:.0f} % missing as in the data, {first['n_splits']} divisions "
-        f"of the classes, {first['n_episodes']} tasks"
+        f"{100 * samples.missing_rate:.0f} % of views missing as in the data, "
+        f"{first['n_splits']} divisions of the classes, {first['n_episodes']} tasks"
     )
     header = ("rank", "method", "right %", "95 % interval", "ms per task", "base s")
     lines = [_line(rank, row) for rank, row in enumerate(advice.rows, start=1)]
     print_table(header, lines, title=title, right=(0, 2, 4, 5))
     own = samples.missing_rate
-    gaps = f" ({100 * own:.0f} % missing as in the data, shown as rate 0)" if own else ""
+    gaps = f" ({100 * own:.0f} % of views missing as in the data, shown as rate 0)" if own else ""
     page = write_report(
         store, folder / "report.html", where=[f"dataset={name}"],
         title=f"Advice about {name}{gaps}: use {advice.method}", examples=False,

@@ -115,7 +115,7 @@ class BarProgress(Progress):
     def _advance(self) -> None:
         task = self._bar.tasks[0]
         rate = (task.completed + 1) / max(task.elapsed or 0.0, 1e-9)
-        self._bar.update(self._task, advance=1, rate=f"{rate:.3g} cells/s")
+        self._bar.update(self._task, advance=1, rate=f"{rate:.3g} trials/s")
 
     def track(self, items: Sequence[Item], text: str) -> Iterator[Item]:
         """A bar of its own, with the time left."""

@@ -126,7 +126,7 @@ def fit(
     if data.labels is None:
         learnt = "learnt how samples vary; there are no labels, so no base classes"
     say(
-        f"{learnt}, {100 * task.eta:.0f} % missing, in {perf_counter() - start:.1f} s"
+        f"{learnt}, {100 * task.eta:.0f} % of views missing, in {perf_counter() - start:.1f} s"
         f"{describe_settings(clf)}"
     )
     problem = why_not_reject(data)

@@ -96,7 +96,8 @@ def predict(
         sure = sum(best) / len(best)
         expected = expectation(advice, divided, sure, given=asked.method is not None)
     if asked.html is not None:
-        _write_page(asked.html, clf, samples, by_row(columns), asked.alone, expected)
+        named = asked.method or (advice.method if advice is not None else "")
+        _write_page(asked.html, clf, samples, by_row(columns), asked.alone, expected, named)
     if reasons is not None:
         _write_reasons(reasons, target)
     _tell_accuracy(columns, samples, clf.classes_.tolist(), asked.reject is not None)
@@ -142,6 +143,7 @@ def _write_page(
     rows: list[dict[str, Any]],
     alone: bool,
     expected: str,
+    named: str,
 ) -> None:
     import shlex
     import sys
@@ -150,7 +152,9 @@ def _write_page(
 
     found = reasons_for_page(clf, samples, alone)
     command = shlex.join(["fewview", *sys.argv[1:]])
-    write_predictions(html, clf, samples, rows, found, command=command, expected=expected)
+    write_predictions(
+        html, clf, samples, rows, found, command=command, expected=expected, named=named
+    )
     print(f"written: {html} ({Path(html).stat().st_size / 1e3:.0f} kB)")
 
 
@@ -352,8 +356,8 @@ def _tell_doubt(columns: dict[str, list[Any]], reject: float | None, n_classes: 
         text = f"{gone} of {count} rejected: they fit no class"
         if gone > 3 * reject * count + 3:
             text += (
-                f"; of samples of these classes about {100 * reject:g} % should be, so there are "
-                "others among them, or the labelled ones do not show how the classes vary"
+                f"; in the mean over classes {100 * reject:g} % of samples that belong to them "
+                "would be, of a single class it may be several times that"
             )
         say(text)
     if "set" in columns:

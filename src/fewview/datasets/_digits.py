@@ -44,7 +44,7 @@ def make_digits() -> MultiViewData:
     Example:
         >>> make_digits()
         MultiViewData(digits: 1797 samples, views: fou[40], fac[123], kar[32], pix[16], zer[23], \
-mor[6], 10 classes, 0.0% missing)
+mor[6], 10 classes, 0.0% of views missing)
     """
     from sklearn.datasets import load_digits
 

@@ -81,7 +81,7 @@ def fetch(
     members = {view: file.format(view=view, View=view.title()) for view in spec.view_names}
     with tempfile.TemporaryDirectory(prefix="fewview-") as folder:
         archive = Path(folder) / "archive.zip"
-        _download(url, archive, spec, progress)
+        _download(url, archive, target, spec, progress)
         texts = _texts_in(archive, members, url)
     data = _matching(spec, convert(texts, url), url)
     try:
@@ -95,7 +95,7 @@ def fetch(
     return target
 
 
-def _download(url: str, path: Path, spec: DatasetSpec, progress: bool) -> None:
+def _download(url: str, path: Path, target: Path, spec: DatasetSpec, progress: bool) -> None:
     import pooch
 
     bar = _Progress(spec.name) if progress and sys.stderr.isatty() else None
@@ -107,7 +107,8 @@ def _download(url: str, path: Path, spec: DatasetSpec, progress: bool) -> None:
     except (OSError, ValueError) as error:  # requests' exceptions are OSError
         raise FewviewError(
             f"data set {spec.name!r}: could not download {url} ({_reason(error)}). Try again "
-            f"later, or: {spec.how_to_get}. Put the file into the data folder"
+            f"later, or run 'fewview data fetch {spec.name}' on a machine with a network and copy "
+            f"the file that it names to {target}"
         ) from None
     finally:
         if bar is not None:

@@ -40,8 +40,8 @@ def synthetic_data(seed: int = 0, per_class: int = 20) -> tuple[MultiViewData, M
 
     Example:
         >>> base, novel = synthetic_data()
-        >>> base
-        MultiViewData(120 samples, views: colour[5], shape[8], sound[3], 6 classes, 0.0% missing)
+        >>> base.n_samples, base.view_names
+        (120, ('colour', 'shape', 'sound'))
     """
     rng = np.random.default_rng(seed)
     names = np.repeat(np.array([*BASE_CLASSES, *NOVEL_CLASSES], dtype=object), per_class)

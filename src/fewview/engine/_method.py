@@ -383,8 +383,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         if np.isinf(limits).any():
             warnings.warn(
                 f"a coverage of {coverage:g} is more than so few base classes can show, so sets of "
-                f"{int(np.isinf(limits).sum())} of {len(limits)} queries have all classes; with K "
-                "base classes up to K / (K + 1) can be promised",
+                f"{int(np.isinf(limits).sum())} of {len(limits)} queries have all classes; ask for "
+                "less, or give more base classes",
                 FewviewWarning,
                 stacklevel=4,
             )
@@ -511,7 +511,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         else:
             _, _, fit, best_known = known.halves(self, batch, self.prepared_)
         shots = np.bincount(self.support_.codes)[fit.argmax(1)]
-        out = limits.share_below(fit.max(1), shots, views)
+        whole = bool(self.support_.mask.all())
+        out = limits.share_below(fit.max(1), shots, views, fit.shape[1], whole)
         return out if known is None else known.joint_share(out, best_known, views)
 
     def thresholds(self) -> Thresholds:

@@ -46,15 +46,20 @@ def divide(
     *words: Hashable,
     among: NDArray[np.int64] | None = None,
     most: int | None = None,
+    turns: bool = False,
 ) -> Iterator[Division]:
     """Divide base classes a few times; the same words give the same divisions everywhere.
 
     Of the classes `among` which they may be (all when None), `n_novel` play novel ones; at `most`
-    so many take part in one division.
+    so many take part in one division. With `turns` no class plays a novel one twice before all
+    have; else they are drawn anew for every division.
     """
     classes = np.arange(len(base.classes)) if among is None else among
     states = combine(np.arange(n_folds, dtype=np.uint64), stream_key(*words))
-    for order in smallest(raw(states, len(classes)), len(classes)):
+    orders = smallest(raw(states, len(classes)), len(classes))
+    if turns:
+        orders = np.stack([np.roll(orders[0], -n_novel * turn) for turn in range(n_folds)])
+    for order in orders:
         novel = classes[order[:n_novel]]
         out = novel if most is None else np.concatenate([novel, classes[order[most:]]])
         stay = np.setdiff1d(np.arange(len(base.classes)), out)

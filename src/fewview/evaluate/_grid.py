@@ -62,8 +62,8 @@ class Grid:
 
     Example:
         >>> grid = Grid(datasets=("digits",), methods=("proto",), etas=(0.0, 0.5), splits=2)
-        >>> [cell.describe() for cell in plan(grid)][:2]
-        ['digits split 0 eta 0 proto', 'digits split 0 eta 0.5 proto']
+        >>> [cell.describe() for cell in plan(grid)][1]
+        'digits, split 1, 50 % of views missing, proto'
     """
 
     datasets: tuple[str | MultiViewData, ...]

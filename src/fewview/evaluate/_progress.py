@@ -45,7 +45,7 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """One line now and then, on standard error if nowhere else: cells done, rate, time left."""
+    """One line now and then, on standard error if nowhere else: trials done, time left."""
 
     def __init__(self, stream: TextIO | None = None, interval: float = 2.0) -> None:
         self._stream = stream
@@ -84,7 +84,7 @@ class PlainProgress(Progress):
         self.message(
             f"[{self._done}/{self._total}] {result.cell.describe()}: "
             f"{100 * result.metrics.accuracy.mean():.1f} %  "
-            f"({rate:.2g} cells/s, {describe_seconds(left)} left)"
+            f"({describe_seconds(left)} left)"
         )
 
     def failed(self, cell: Cell, reason: str) -> None:
@@ -107,7 +107,7 @@ class PlainProgress(Progress):
 
 def describe_plan(total: int, reused: int, stale: int) -> str:
     """Write what a run has before it."""
-    text = f"{total} cells: {reused} already stored, {total - reused} to compute"
+    text = f"{total} trials: {reused} already stored, {total - reused} to compute"
     return text + (f" ({stale} of them stale: stored by an older version)" if stale else "")
 
 

@@ -23,7 +23,9 @@ from fewview.files._guarded import kept_reader
 from fewview.files._kinds import UNFIT, Note, from_text, infer, kind_of, label_kind
 from fewview.files._tables import (
     NUMBERED,
+    SHEETS,
     TABLES,
+    TEXTS,
     RawTable,
     csv_header,
     read_columns,
@@ -36,6 +38,10 @@ from fewview.ground._words import MISSING, Texts, number_text
 
 NOTE = "fewview.json"
 RESERVED = ("labels", "ids")
+EXPORT = (
+    "in Excel or LibreOffice save every sheet as CSV (File, Save As, CSV UTF-8), one file per "
+    "view, into one folder"
+)
 
 
 def read_folder(path: Path, labels: str | None, key: str | None = None) -> Tables:
@@ -47,10 +53,16 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
     """
     files = _table_files(path)
     label_file, id_file = (files.pop(name, None) for name in RESERVED)
+    sheets = [entry for entry in path.iterdir() if is_sheet(entry)] if path.is_dir() else []
+    if sheets and not files:
+        raise FewviewError(f"{sheets[0].name} is a spreadsheet; {EXPORT}")
     if not files:
         raise FewviewError(
-            "the folder has no tables; it needs one .csv, .parquet or .npy file per view"
+            "the folder has no tables; it needs one .csv, .tsv, .parquet or .npy file per view"
         )
+    if sheets:
+        names = shorten(sorted(sheet.name for sheet in sheets))
+        warnings.warn(f"left out: {names}; {EXPORT}", FewviewWarning, stacklevel=2)
     note = _read_note(path / NOTE, files)
     if key is None:
         key = _find_key([*files.values(), *(file for file in (id_file, label_file) if file)])
@@ -78,6 +90,11 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
     tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in raw}
     name = (path.stem if path.is_file() else path.resolve().name) or None
     return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
+
+
+def is_sheet(file: Path) -> bool:
+    """Whether a file is one of a spreadsheet program."""
+    return file.suffix.lower() in SHEETS and file.name[0] not in "._~"
 
 
 def part_folders(path: Path) -> list[Path]:
@@ -111,7 +128,7 @@ def count_samples(path: Path, key: str | None = None) -> int:
 
 def _find_key(files: Sequence[Path]) -> str:
     """The column that identifies a sample: `id`, else one that all tables have without repeats."""
-    csv_files = [file for file in files if file.suffix.lower() == ".csv"]
+    csv_files = [file for file in files if file.suffix.lower() in TEXTS]
     headers = [csv_header(file) for file in csv_files]
     if len(csv_files) < len(files) or all(DEFAULT_KEY in header for header in headers):
         return DEFAULT_KEY
@@ -139,12 +156,12 @@ def _find_key(files: Sequence[Path]) -> str:
 
 def _has_column(file: Path, name: str) -> bool:
     """Whether a csv file has a column; others are asked when they are read."""
-    return file.suffix.lower() != ".csv" or name in csv_header(file)
+    return file.suffix.lower() not in TEXTS or name in csv_header(file)
 
 
 def _named_label(file: Path, labels: str | None, key: str) -> str:
     """The column of the label file: as said, `label`, or the only one beside the key."""
-    if labels is not None or file.suffix.lower() != ".csv":
+    if labels is not None or file.suffix.lower() not in TEXTS:
         return labels or "label"
     rest = [name for name in csv_header(file) if name != key]
     return rest[0] if "label" not in rest and len(rest) == 1 else "label"

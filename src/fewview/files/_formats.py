@@ -11,14 +11,15 @@ from pathlib import Path
 
 from fewview.files._annotated import read_h5ad, read_h5mu, write_h5ad, write_h5mu
 from fewview.files._file_contents import Contents, Tables
-from fewview.files._folders import read_folder, write_folder
+from fewview.files._folders import EXPORT, is_sheet, read_folder, write_folder
 from fewview.files._matlab import read_matlab, write_matlab
 from fewview.files._npz import read_npz, write_npz
-from fewview.files._tables import TABLES
+from fewview.files._tables import TABLES, TEXTS
 from fewview.ground._errors import FewviewError
 
 SUPPORTED = (
-    ".npz, .mat, .h5mu and .h5ad files, and folders with one .csv, .parquet or .npy file per view"
+    ".npz, .mat, .h5mu and .h5ad files, and folders with one .csv, .tsv, .parquet or .npy file per "
+    "view"
 )
 _READERS: dict[str, Callable[[Path, str | None], Contents]] = {
     ".npz": read_npz,
@@ -55,6 +56,8 @@ def read_contents(
         return _READERS[suffix](path, labels)
     if suffix in TABLES:
         raise FewviewError("an array has no ids; give the folder that holds it, with ids.csv")
+    if is_sheet(path):
+        raise FewviewError(f"is a spreadsheet; {EXPORT}")
     raise FewviewError(_unsupported(suffix))
 
 
@@ -64,7 +67,8 @@ def write_contents(contents: Contents, path: Path, format: str | None = None) ->
     if format is None:
         if suffix in TABLES:
             raise FewviewError(
-                f"name a folder and give format={suffix[1:]!r}; it gets a table per view"
+                f"name a folder and give format={('csv' if suffix in TEXTS else suffix[1:])!r}; it "
+                "gets a table per view"
             )
         if suffix and suffix not in _READERS:
             raise FewviewError(_unsupported(suffix))

@@ -1,4 +1,4 @@
-"""One table: its keys and its numbers, from a `.csv`, `.parquet` or `.npy` file and back.
+"""One table: its keys and its numbers, from a `.csv`, `.tsv`, `.parquet` or `.npy` file and back.
 
 Cells of a csv file are separated by commas, or by semicolons or tabs, as spreadsheets write them
 where commas are decimal points; then 3,5 is a number.
@@ -12,7 +12,8 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,14 @@ from fewview.files._kinds import to_array, to_text
 from fewview.files._limits import naming
 from fewview.files._npz import read_npy
 from fewview.ground._checkers import check_dimensions, check_extra
-from fewview.ground._errors import FewviewError, shorten
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._words import MISSING, Texts, split_cells
 
-TABLES = (".csv", ".parquet", ".npy")
+# Tables as text; what separates cells is found in their first line.
+TEXTS = (".csv", ".tsv")
+TABLES = (*TEXTS, ".parquet", ".npy")
+# Tables of spreadsheet programs, which are not read.
+SHEETS = (".xlsx", ".xls", ".ods")
 # The key of a table whose rows have no names: they are numbered.
 NUMBERED = "(number of the row)"
 # Numbers as they are written where cells are not separated by commas.
@@ -48,7 +53,7 @@ def read_table(file: Path, known: Mapping[str, Any] | None, key: str) -> RawTabl
             columns = None if known is None else known["columns"]
             return None, _read_array(file), None if columns is None else tuple(columns), {}
         texts: Worded
-        if file.suffix.lower() == ".csv":
+        if file.suffix.lower() in TEXTS:
             keys, block, names, texts = _read_csv_table(file, (known or {}).get("dtype"), key)
         else:
             content = _read_parquet(file, "", key)
@@ -114,10 +119,10 @@ def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[s
     """
     width, count = None, 0
     try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
+        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
             separator = _separator(stream.readline())
             stream.seek(0)
-            reader = csv.reader(stream, strict=True, delimiter=separator)
+            reader = csv.reader(_decoded(stream, file), strict=True, delimiter=separator)
             for cells in reader:
                 if not cells:
                     continue  # a blank line
@@ -134,14 +139,42 @@ def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[s
                         "correct the line"
                     )
                 yield reader.line_num, cells
-    except UnicodeDecodeError as error:
-        raise FewviewError(
-            f"is not UTF-8 text (byte 0x{error.object[error.start]:02x}); save it as UTF-8"
-        ) from None
     except csv.Error as error:
         raise FewviewError(f"line {reader.line_num}: {error}; correct the line") from None
     if width is None:
         raise FewviewError("the file is empty; it needs a line with column names")
+
+
+def _decoded(stream: Iterable[str], file: Path) -> Iterator[str]:
+    """Lines in which bytes that are no UTF-8 are read as spreadsheets in the West wrote them."""
+    told = False
+    for line in stream:
+        if not line.isascii():
+            try:
+                line.encode()
+            except UnicodeEncodeError:
+                line = _western(line.encode(errors="surrogateescape"))
+                if not told:
+                    word = next((w for w in re.split(r"[,;\t]", line) if not w.isascii()), line)
+                    warnings.warn(
+                        f"{file.name} is not UTF-8; read as Latin-1 (Windows-1252), in which a "
+                        f"cell is {shorten([word.strip()])!r}; save it as UTF-8 if that is wrong",
+                        FewviewWarning,
+                        stacklevel=2,
+                    )
+                told = True
+        yield line
+
+
+def _western(line: bytes) -> str:
+    try:
+        if b"\0" in line:  # two bytes a letter, or no text at all
+            raise UnicodeDecodeError("cp1252", line, line.index(b"\0"), 1, "")
+        return line.decode("cp1252")
+    except UnicodeDecodeError as error:
+        raise FewviewError(
+            f"is neither UTF-8 nor Latin-1 text (byte 0x{line[error.start]:02x}); save it as UTF-8"
+        ) from None
 
 
 def _separator(line: str) -> str:

@@ -112,7 +112,8 @@ class Cell:
 
     def describe(self) -> str:
         """Write the cell in a few words, for progress lines."""
-        return f"{self.dataset} split {self.split} eta {self.eta:g} {self.method}"
+        gaps = f"{100 * self.eta:.3g} % of views missing"
+        return f"{self.dataset}, split {self.split + 1}, {gaps}, {self.method}"
 
 
 def content_hash(value: Any) -> str:

@@ -114,6 +114,7 @@ class Store:
         self.path = str(path)
         self._on_damage = on_damage or _warn
         self.has_digests = True
+        self._begun = False
         self._lock: FileLock | None = None
         self._connection: sqlite3.Connection | None = None
         if self.path == MEMORY:
@@ -127,6 +128,7 @@ class Store:
                 self._lock = acquire(file, wait, on_wait)
                 self._connection = sqlite3.connect(file, timeout=60)
                 _begin_writing(self._connection, file)
+                self._begun = True
                 self._fill_digests()
             else:
                 self._open_reader(file, salvage)
@@ -176,6 +178,12 @@ class Store:
     def close(self) -> None:
         """Close the file and let the next writer in."""
         if self._connection is not None:
+            if self._begun:
+                # Readers of a store in this mode leave no files beside it. One that reads just now
+                # keeps it as it is.
+                with suppress(sqlite3.Error):
+                    self._connection.execute("PRAGMA busy_timeout=0")
+                    self._connection.execute("PRAGMA journal_mode=DELETE")
             self._connection.close()
             self._connection = None
         if self._lock is not None:

@@ -72,7 +72,7 @@ class MultiViewData:
         ...     {"image": [[1.0, 2.0], [nan, nan]], "text": [[5.0], [6.0]]}, labels=["cat", "dog"]
         ... )
         >>> data
-        MultiViewData(2 samples, views: image[2], text[1], 2 classes, 25.0% missing)
+        MultiViewData(2 samples, views: image[2], text[1], 2 classes, 25.0% of views missing)
         >>> data.mask.tolist()
         [[True, True], [False, True]]
         >>> data[data.labels == "dog"].view("text").tolist()
@@ -249,7 +249,7 @@ class MultiViewData:
             >>> file = Path(tempfile.mkdtemp()) / "pets.npz"
             >>> np.savez(file, view_image=np.ones((2, 3)), y=np.array([0, 1]))
             >>> MultiViewData.read(file)
-            MultiViewData(pets: 2 samples, views: image[3], 2 classes, 0.0% missing)
+            MultiViewData(pets: 2 samples, views: image[3], 2 classes, 0.0% of views missing)
         """
         from pathlib import Path
 
@@ -684,7 +684,7 @@ class MultiViewData:
         empty = f", {self.empty_cells} empty cells" if self.empty_cells else ""
         return (
             f"MultiViewData({label}{self.n_samples} samples, views: {views}, {classes}, "
-            f"{100 * self.missing_rate:.1f}% missing{empty})"
+            f"{100 * self.missing_rate:.1f}% of views missing{empty})"
         )
 
     def _repr_html_(self) -> str:

@@ -119,9 +119,15 @@ def learn_known(method: Contract, base: MultiViewData, task: TaskSpec, prepared:
             "known and new classes cannot be told apart: base classes have too few samples to hold "
             "some out; four classes with 6 samples or more are needed"
         )
-    limits = Thresholds((MOST_WEIGHT,), np.array([by_views(found, ~found.new, base.n_views)]))
+    limits = Thresholds(
+        (MOST_WEIGHT,), np.array([by_views(found, found.own, ~found.new, base.n_views)])
+    )
     usual = set_thresholds(settled, base, task)
-    fits = usual.share_below(found.few.max(1), found.shots, found.views)
+    fits = np.empty(len(found.new))
+    for whole in (False, True):
+        rows = found.whole == whole
+        args = found.few.max(1)[rows], found.shots[rows], found.views[rows]
+        fits[rows] = usual.share_below(*args, found.few.shape[1], whole)
     better = better_share(limits, fits, found.known.max(1), found.views)
     # The careful one of both halves, so that neither is rejected more often than asked.
     joint = np.minimum(*(np.quantile(better[half], LEVELS) for half in (found.new, ~found.new)))

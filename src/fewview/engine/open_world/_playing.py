@@ -37,7 +37,7 @@ FEWEST_SAMPLES = 4
 FEWEST_LARGE = 2
 N_FOLDS = 4
 # Folds where one class at a time plays a new one.
-MOST_FOLDS = 6
+MOST_FOLDS = 9
 EPISODES = 8
 QUERIES = 15
 MOST_WAYS = 5
@@ -139,6 +139,7 @@ class Played:
         known: how well it fits the classes that stayed known, -inf for one that is not there or
             has few supports in the task, [N, K].
         place: which of these columns, of both tables side by side, is its own class, [N].
+        whole: whether the gaps of supports of the task were taken away, [N].
     """
 
     shots: NDArray[np.int64]
@@ -148,6 +149,7 @@ class Played:
     few: FloatArray
     known: FloatArray
     place: NDArray[np.int64]
+    whole: NDArray[np.bool_]
 
     @property
     def own(self) -> FloatArray:
@@ -155,6 +157,15 @@ class Played:
         both = np.concatenate([self.few, self.known], axis=1)
         out: FloatArray = np.take_along_axis(both, self.place[:, None], 1)[:, 0]
         return out
+
+    def best_of(self, way: int) -> FloatArray:
+        """How well a query fits the best of so many classes of the task, its own among them, [N].
+
+        That of known classes for queries whose class stayed known is their own.
+        """
+        column = (self.place[:, None] + np.arange(way)) % self.few.shape[1]
+        out: FloatArray = np.take_along_axis(self.few, column, 1).max(1)
+        return np.where(self.new, out, self.own)
 
 
 def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable:
@@ -183,7 +194,9 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
     most = min(MOST_KNOWN, n_classes)
     position = {label: code for code, label in enumerate(base.classes.tolist())}
     parts: list[tuple[NDArray[Any], ...]] = []
-    for number, division in enumerate(divide(base, way, n_folds, "rejection folds", among=large)):
+    for number, division in enumerate(
+        divide(base, way, n_folds, "rejection folds", among=large, turns=True)
+    ):
         known, held = _held_out(division.known)
         prepared = _prepared(method, known, task)
         stay = _some(known_means(method, thinned(known, MOST_SAMPLES), prepared))
@@ -205,7 +218,9 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
                 task, way=len(drawn), shot=shot, queries=min(QUERIES, room),
                 query_counts="balanced",
             )  # fmt: skip
-            for episodes in with_gaps(pool, shape, f"rejection {number}", count):
+            tasks = with_gaps(pool, shape, f"rejection {number}", count)
+            again = _with_whole_supports(tasks) if pool.mask.all() else []
+            for turn, episodes in enumerate([*tasks, *again]):
                 batch = tensors.gather(episodes)
                 batch, rows = _with_known_queries(batch, asked, usable)
                 with torch.no_grad():
@@ -230,7 +245,8 @@ def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
                 views = batch.query_mask.sum(-1).cpu().numpy()
                 columns = (np.full(label.shape, shot), views, label, is_new)
                 place = mine.argmax(-1)[wanted]
-                parts.append((*(column[wanted] for column in columns), *tables, place))
+                whole = np.full(len(place), turn >= len(tasks))
+                parts.append((*(column[wanted] for column in columns), *tables, place, whole))
     return Played(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
@@ -304,6 +320,17 @@ def with_gaps(
         mask = EpisodeSampler(data, other, name=name).draw(0, count).query_mask
         out.append(replace(usual, query_mask=mask))
     return out
+
+
+def _with_whole_supports(tasks: list[Episodes]) -> list[Episodes]:
+    """The tasks again without gaps of supports, where gaps were drawn, but for the first kind.
+
+    Whether the supports that will come have gaps is not known, and queries fit supports that have
+    none otherwise.
+    """
+    if tasks[0].support_mask.all():
+        return []
+    return [replace(one, support_mask=np.ones_like(one.support_mask)) for one in tasks[1:]]
 
 
 def _prepared(method: Contract, known: MultiViewData, task: TaskSpec) -> Prepared:

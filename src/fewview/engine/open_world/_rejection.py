@@ -1,9 +1,10 @@
 """Queries that look like none of the classes, and where to draw the line.
 
 How well a query fits a class is a method's `typicality`. What is still usual is learnt from base
-classes that play new ones (`_playing.py`): the fit of samples to their own class, by the number of
-shots and of views that a query has. A wanted false-reject rate is a quantile of that, such that a
-class that was left out is rejected as often as wanted.
+classes that play new ones (`_playing.py`): the fit of samples to the best of some classes, one of
+which is their own, by the number of shots, of these classes, and of views that a query has. A
+wanted false-reject rate is a quantile of that, such that a class that was left out is rejected as
+often as wanted, in the mean over classes.
 """
 
 from __future__ import annotations
@@ -31,30 +32,42 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Quantiles of how well base samples fit their own class.
+    """Quantiles of how well base samples fit the best of some classes that have their own in it.
 
     Attributes:
         shots: numbers of supports per class that tasks were drawn with.
-        quantiles: [shots, views, levels]: entry v - 1 is about queries with v views.
+        quantiles: [gaps, shots, ways, views, levels]: the first entry is about supports with gaps
+            or as they come, the second, where there is one, about supports that have all views;
+            entry w - 1 is about the best of w classes, entry v - 1 about queries with v views.
+            Files of earlier versions have neither gaps nor ways.
     """
 
     shots: tuple[int, ...]
     quantiles: FloatArray
 
-    def at(self, rate: float, shots: NDArray[Any], n_views: NDArray[Any]) -> FloatArray:
-        """Smallest typicality that is not rejected, by shots and views of the queries, [n]."""
-        rows = self.quantiles[self._places(shots, n_views)]  # [n, levels]
-        return np.array([np.interp(rate, LEVELS, row) for row in rows], dtype=np.float64)
+    def __post_init__(self) -> None:
+        if self.quantiles.ndim == 3:
+            object.__setattr__(self, "quantiles", self.quantiles[None, :, None])
 
     def share_below(
-        self, fit: FloatArray, shots: NDArray[Any], n_views: NDArray[Any]
+        self,
+        fit: FloatArray,
+        shots: NDArray[Any],
+        n_views: NDArray[Any],
+        way: int = 1,
+        whole: bool = False,
     ) -> FloatArray:
-        """Share of samples of these classes that fit worse, [n]: below a rate they are rejected."""
+        """Share of samples of these classes that fit worse, [n]: below a rate they are rejected.
+
+        `fit` is that of the best of `way` classes, `whole` whether supports have all views.
+        """
         place, known = self._places(shots, n_views)
+        kinds, _, ways = self.quantiles.shape[:3]
+        tables = self.quantiles[min(int(whole), kinds - 1), :, min(way, ways) - 1]
         out = np.empty(len(fit))
-        for row in np.ndindex(self.quantiles.shape[:2]):
+        for row in np.ndindex(tables.shape[:2]):
             which = (place == row[0]) & (known == row[1])
-            out[which] = np.interp(fit[which], self.quantiles[row], LEVELS)
+            out[which] = np.interp(fit[which], tables[row], LEVELS)
         return out
 
     def _places(
@@ -62,7 +75,7 @@ class Thresholds:
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         place = np.abs(np.asarray(shots)[:, None] - np.array(self.shots)).argmin(axis=1)
         # Supports may have views that base classes lack.
-        return place, np.minimum(n_views, self.quantiles.shape[1]) - 1
+        return place, np.minimum(n_views, self.quantiles.shape[3]) - 1
 
 
 def check_reject(rate: Any) -> None:
@@ -77,8 +90,16 @@ def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thr
     """Learn from unscaled base classes what is still usual."""
     found = play(method, base, task)
     shots = tuple(np.unique(found.shots[found.new]).tolist())
-    rows = [by_views(found, found.new & (found.shots == shot), base.n_views) for shot in shots]
-    return Thresholds(shots, np.array(rows))
+    best = [found.best_of(way) for way in range(1, found.few.shape[1] + 1)]
+    tables = [
+        [
+            [by_views(found, fit, kind & (found.shots == shot), base.n_views) for fit in best]
+            for shot in shots
+        ]
+        for kind in (found.new & (found.whole == whole) for whole in (False, True))
+        if kind.any()
+    ]
+    return Thresholds(shots, np.array(tables))
 
 
 def usual_thresholds(
@@ -91,7 +112,9 @@ def usual_thresholds(
         return None  # asking for it later says why
 
 
-def by_views(found: Played, which: NDArray[np.bool_], n_views: int) -> list[FloatArray]:
+def by_views(
+    found: Played, fit: FloatArray, which: NDArray[np.bool_], n_views: int
+) -> list[FloatArray]:
     """Quantiles for every number of views; the nearest number with enough queries stands in."""
     counts = np.bincount(found.views[which], minlength=n_views + 1)
     enough = np.flatnonzero(counts >= FEWEST_QUERIES).tolist() or [int(counts.argmax())]
@@ -99,7 +122,7 @@ def by_views(found: Played, which: NDArray[np.bool_], n_views: int) -> list[Floa
     for count in range(1, n_views + 1):
         nearest = min(enough, key=lambda other: (abs(other - count), -other))
         rows = which & (found.views == nearest)
-        out.append(honest_quantiles(found.own[rows], found.label[rows]))
+        out.append(honest_quantiles(fit[rows], found.label[rows]))
     return out
 
 

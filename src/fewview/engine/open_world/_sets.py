@@ -4,9 +4,11 @@ A set has the classes that are less than a limit below the most probable one, in
 The limit comes from tasks in which base classes play new ones: it is a quantile of how far their
 true class was below, for every pattern of views that occurs often enough, else for the number of
 views (Mondrian conformal prediction, Vovk et al. 2005). Queries of a class are alike, so what is
-exchangeable are classes: each has the same weight, and the class that is to come has one too, whose
-distances may be anything (hierarchical conformal prediction, Dunn et al. 2023, Lee et al. 2023).
-So K base classes show no more than a coverage of K / (K + 1); beyond, sets have all classes.
+exchangeable are classes (hierarchical conformal prediction, Dunn et al. 2023, Lee et al. 2023). A
+guarantee for any distribution would need sets of all classes beyond a coverage of K / (K + 1) with
+K base classes. Instead every class in turn is held against the limit of the others, and the limit
+is taken with which they are covered as often as asked in the mean, less a standard error, as the
+jackknife does (Barber et al. 2021): no guarantee, but near what is asked (docs/more-answers.md).
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ SHARES = ("balanced", "dirichlet:2")
 # A pattern of views, or a number of them, with fewer queries is judged by more queries.
 FEWEST_QUERIES = 100
 MOST_SAMPLES = 6000
+# Fewer classes cannot be held against each other. The largest distance below is stretched by these.
+FEWEST_CLASSES = 3
+STRETCHED = np.geomspace(1.0, 8.0, 40)[1:]
 FloatArray = NDArray[np.float64]
 
 
@@ -101,7 +106,7 @@ def learn_sets(method: Contract, base: MultiViewData, task: TaskSpec) -> SetLimi
         )
     below, masks, labels = [], [], []
     position = {label: code for code, label in enumerate(base.classes.tolist())}
-    for number, division in enumerate(divide(base, way, N_FOLDS, "sets", among=large)):
+    for number, division in enumerate(divide(base, way, N_FOLDS, "sets", among=large, turns=True)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FewviewWarning)
             prepared = method.prepare_base(thinned(division.known, MOST_SAMPLES), task)
@@ -135,16 +140,35 @@ def _tasks(data: MultiViewData, task: TaskSpec, way: int, shot: int, name: str) 
 
 
 def class_quantiles(values: FloatArray, label: NDArray[np.int64]) -> FloatArray:
-    """Values that a query of a class not among them exceeds with at most the chance `LEVELS`.
+    """Limits that queries of a class not among them exceed with the chance `LEVELS`, [levels].
 
-    Each of K classes weighs 1 / (K + 1), and so does infinity. Example: of 2 classes with the
-    values 0 and 1, the larger one is exceeded with a chance of a third at most.
+    Every class in turn is held against limits of the others; the smallest limit is taken with which
+    they are covered as often as asked, in the mean over classes less its standard error, since the
+    classes to come are as few and differ as much. Where the largest value is not
+    enough, it is stretched; infinite where nothing is, and for fewer than three classes.
     """
+    classes = np.unique(label)
+    if len(classes) < FEWEST_CLASSES:
+        return np.full(len(LEVELS), np.inf)
+    rows = []
+    for one in classes:
+        own, others = np.sort(values[label == one]), label != one
+        limits = _rising_limits(values[others], label[others])
+        rows.append(np.searchsorted(own, limits, side="right") / len(own))
+    shares = np.array(rows)
+    covered = shares.mean(0) - shares.std(0, ddof=1) / np.sqrt(len(classes))
+    limits = np.append(_rising_limits(values, label), np.inf)
+    return limits[np.searchsorted(np.maximum.accumulate(covered), 1 - LEVELS - 1e-9)]
+
+
+def _rising_limits(values: FloatArray, label: NDArray[np.int64]) -> FloatArray:
+    """Quantiles at 1 - `LEVELS`, rising, every class weighing the same; then stretched ones."""
     classes, place, counts = np.unique(label, return_inverse=True, return_counts=True)
     order = np.argsort(values, kind="stable")
-    reached = np.cumsum((1 / counts)[place][order]) / (len(classes) + 1)
-    where = np.searchsorted(reached, 1 - LEVELS - 1e-9)
-    return np.append(values[order], np.inf)[where]
+    reached = np.cumsum((1 / counts)[place][order]) / len(classes)
+    where = np.searchsorted(reached, 1 - LEVELS[::-1] - 1e-9)
+    quantiles = values[order][np.minimum(where, len(values) - 1)]
+    return np.concatenate([quantiles, quantiles[-1] * STRETCHED])
 
 
 def _limits(

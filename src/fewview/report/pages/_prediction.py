@@ -108,7 +108,7 @@ def shown_predictions(
     answers = [str(row["label"]) for row in rows]
     right = [None if true is None else true == answer
              for true, answer in zip(known, answers, strict=True)]  # fmt: skip
-    order = _worth_looking_at(found.margin, right)
+    order = _worth_looking_at(p[n, best], right)
     own, pull = found.support_of_views.sum(axis=1), found.support_of_other_queries
     together = bool(found.together.size)
     samples = [
@@ -141,10 +141,10 @@ def shown_predictions(
     )  # fmt: skip
 
 
-def _worth_looking_at(margin: Any, right: Sequence[bool | None]) -> Any:
+def _worth_looking_at(sure: Any, right: Sequence[bool | None]) -> Any:
     """Wrong answers where labels are known, the surest first; then all others, the least sure."""
     wrong = np.array([value is False for value in right])
-    return np.lexsort((np.where(wrong, -margin, margin), ~wrong))
+    return np.lexsort((np.where(wrong, -sure, sure), ~wrong))
 
 
 def _by_class(
@@ -219,6 +219,7 @@ def write_predictions(
     *,
     command: str = "",
     expected: str = "",
+    named: str = "",
 ) -> Path:
     """Write one self-contained page about predictions.
 
@@ -230,6 +231,7 @@ def write_predictions(
         found: its reasons, of `reasons_for_page`.
         command: what was typed, shown at the end.
         expected: how many are right, as far as that can be told; shown first.
+        named: how the user named the method; its class when empty.
     """
     labels = None if samples.labels is None else samples.labels.tolist()
     shown = shown_predictions(method, rows, found, labels)
@@ -239,8 +241,8 @@ def write_predictions(
         title="Predictions with reasons",
         summary=(
             f"{plural(len(found), 'sample')} in {len(found.classes)} classes by "
-            f"{type(method).__name__}, from {plural(len(supports), 'labelled sample')} and "
-            f"{plural(len(found.view_names), 'view')}."
+            f"{named or type(method).__name__}, from {plural(len(supports), 'labelled sample')} "
+            f"and {plural(len(found.view_names), 'view')}."
             + (f" {expected[:1].upper()}{expected[1:]}." if expected else "")
         ),
         shown=shown,

@@ -53,7 +53,7 @@ SETS = {
     "support": "labelled samples of new classes",
     "query": "samples to classify",
 }
-TABLES = (".csv", ".parquet", ".npy")
+TABLES = (".csv", ".tsv", ".parquet", ".npy")
 WHOLE = (".npz", ".mat", ".h5ad", ".h5mu")
 NAME = re.compile(r"\w[\w .()+-]{0,80}")
 MOST_FILES = 60
@@ -254,7 +254,7 @@ class Session:
     def _columns(self) -> list[str]:
         found: dict[str, None] = {}
         for path in self.files.values():
-            if path.suffix.lower() == ".csv":
+            if path.suffix.lower() in (".csv", ".tsv"):
                 try:
                     found |= dict.fromkeys(csv_header(path))
                 except FewviewError:
