@@ -36,6 +36,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     ),
     "Measure": (
         "leaderboard",
+        "leaderboard-full",
         "other-data",
         "more-answers",
         "enter-the-benchmark",

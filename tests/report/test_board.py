@@ -296,11 +296,13 @@ def test_recorded_results_are_of_the_suite() -> None:
     assert {"proto", "ptmap", "unem"} <= own <= set(names())
 
 
-def test_the_page_is_what_is_recorded() -> None:
-    page = (DOCS / "leaderboard.md").read_text(encoding="utf-8")
-    assert page == board_page(make_board(read_suite("lite"))), (
-        "fewview suite show --output docs/leaderboard.md"
+@pytest.mark.parametrize(("form", "file"), [("lite", "leaderboard"), ("full", "leaderboard-full")])
+def test_the_page_is_what_is_recorded(form: str, file: str) -> None:
+    page = (DOCS / f"{file}.md").read_text(encoding="utf-8")
+    assert page == board_page(make_board(read_suite(form))), (
+        f"fewview suite show --form {form} --output docs/{file}.md"
     )
+    assert f"--form {form} --output docs/{file}.md" in " ".join(page.split())
 
 
 def test_commands(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from fewview.evaluate._executors import kept_workers
 from fewview.evaluate._options import store_path
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import run
-from fewview.evaluate.suites._suite import Suite
+from fewview.evaluate.suites._suite import FORMS, Suite
 from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import check_writable
@@ -452,6 +452,9 @@ def remarks(board: Board) -> list[str]:
             "'--data NAMES' compares all methods on the data sets named, for instance --data "
             f"{EMBEDDED}"
         )
+    there = {line.label for line in board.lines} | set(board.lacking)
+    if absent := [name for name in board.suite.methods if name not in there]:
+        out.append(f"not run in this form: {', '.join(absent)}")
     named = {data for _, data, _ in board.settings}
     out += [f"{one.name}: no results recorded" for one in board.suite.data if one.name not in named]
     return out
@@ -461,13 +464,15 @@ def board_page(board: Board) -> str:
     """The board as a page of the documentation, in Markdown."""
     suite = board.suite
     data = ", ".join(dict.fromkeys(d for _, d, _ in board.settings))
+    lite = suite.form == FORMS[0]
+    file = "leaderboard.md" if lite else f"leaderboard-{suite.form}.md"
     lines = [
-        "# Leaderboard",
+        "# Leaderboard" if lite else f"# Leaderboard, {suite.form} form",
         "",
         *_wrapped(
             f"Suite `{suite.name}`, form `{suite.form}`: {len(board.settings)} settings on {data}; "
             f"{len(suite.splits)} class splits x {suite.episodes} tasks each. Made by "
-            f"`fewview suite show --form {suite.form} --output docs/leaderboard.md` from recorded "
+            f"`fewview suite show --form {suite.form} --output docs/{file}` from recorded "
             "results; nothing here is written by hand. How to enter: "
             "[Enter the benchmark](enter-the-benchmark.md)."
         ),
