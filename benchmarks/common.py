@@ -123,8 +123,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def keep_table(
-    path: str | None, title: str, device: str, header: Sequence[str], rows: Sequence[Sequence[str]]
-) -> None:
+    path: str | None, title: str, device: str, header: Sequence[str], rows: Sequence[Sequence[str]],
+    note: str = "",
+) -> None:  # fmt: skip
     """Keep a table for the documentation, with the command and the machine it comes from."""
     if path is None:
         return
@@ -136,6 +137,7 @@ def keep_table(
         "computed": datetime.now(UTC).date().isoformat(),
         "columns": list(header),
         "rows": [list(row) for row in rows],
+        **({"note": note} if note else {}),
     }
     Path(path).write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

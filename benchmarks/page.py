@@ -82,23 +82,37 @@ def devices_section(content: Any) -> list[str]:
     ]  # fmt: skip
 
 
-def growth_section(content: Any) -> list[str]:
-    """Exponents, and every point."""
+def kept_section(content: Any) -> list[str]:
+    """A table that a benchmark kept (`common.keep_table`)."""
+    where = f"`{content['command']}` on {content['device']}, {content['computed']}."
+    return [
+        f"## {content['title']}", "", paragraph(" ".join([where, content.get("note", "")])), "",
+        *markdown(content["columns"], content["rows"]), "",
+    ]  # fmt: skip
+
+
+def growth_section(content: Any, before: Any) -> list[str]:
+    """Exponents, now and before, and every point."""
     fixed = ", ".join(f"{name} {value}" for name, value in content["fixed"].items())
     lines = [
         "## Growth", "",
         paragraph(
             f"`{content['command']}` on {content['machine']}. One size changes, the others are "
             f"held: {fixed} (fewer tasks in the slower curves). An exponent of 1 means that twice "
-            "the size takes twice as long; it is fitted to the upper half of the points."
+            "the size takes twice as long; it is fitted to the upper half of the points. Before, "
+            f"dotted: seconds of all threads of {before['machine']}, in views from 1 to 12."
         ),
         "", "![Seconds against size, one panel per curve](images/measured/growth.svg)", "",
     ]  # fmt: skip
-    header = ("size that grows", "method", "from", "to", "seconds", "exponent", "peak MiB")
+    header = (
+        "size that grows", "method", "from", "to", "seconds", "exponent", "exponent before",
+        "peak MiB",
+    )  # fmt: skip
     rows = []
-    for curve in content["curves"].values():
+    for name, curve in content["curves"].items():
         for method, found in curve["methods"].items():
             points = found["points"]
+            earlier = before["curves"][name]["methods"][method]
             rows.append(
                 [
                     curve["title"],
@@ -107,6 +121,7 @@ def growth_section(content: Any) -> list[str]:
                     f"{points[-1]['size']:,}",
                     " ".join(f"{point['seconds']:.3g}" for point in points),
                     f"{found['exponent']:.2f}",
+                    f"{earlier['exponent']:.2f}",
                     " ".join(f"{point['memory'] / 2**20:.0f}" for point in points),
                 ]
             )
@@ -151,8 +166,8 @@ def streaming_section(content: Any) -> list[str]:
     return [*lines, *markdown(header, rows), "", close, ""]
 
 
-def draw_growth(content: Any) -> None:
-    """One panel per curve, both axes logarithmic."""
+def draw_growth(content: Any, before: Any) -> None:
+    """One panel per curve, both axes logarithmic; how it was before is dotted."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -168,7 +183,7 @@ def draw_growth(content: Any) -> None:
     figure, axes = plt.subplots(rows, columns, figsize=(8.4, 3.0 * rows), squeeze=False)
     for axis in axes.flat[len(found) :]:
         axis.axis("off")
-    for axis, curve in zip(axes.flat, found.values(), strict=False):
+    for axis, (name, curve) in zip(axes.flat, found.items(), strict=False):
         sizes = sorted({p["size"] for line in curve["methods"].values() for p in line["points"]})
         for method, line in curve["methods"].items():
             points = line["points"]
@@ -178,6 +193,9 @@ def draw_growth(content: Any) -> None:
                 label=f"{method} ({line['exponent']:.2f})",
                 **(look_of(method).line(1.4) | {"markersize": 5}),
             )
+            points = before["curves"][name]["methods"][method]["points"]
+            look = look_of(method).line(1.0) | {"marker": "", "linestyle": ":", "alpha": 0.8}
+            axis.loglog([p["size"] for p in points], [p["seconds"] for p in points], **look)
         # A size that was measured stands below, at most five of them, written out.
         step = -(-len(sizes) // 5)
         axis.set_xticks(sizes[::step], [f"{size:,}" for size in sizes[::step]], minor=False)
@@ -206,13 +224,16 @@ def write() -> None:
     devices = read("devices-cuda")
     if devices is not None:
         lines += devices_section(devices)
-    growth = read("growth")
+    growth, before = read("growth"), read("growth-before")
     if growth is not None:
-        draw_growth(growth)
-        lines += growth_section(growth)
+        draw_growth(growth, before)
+        lines += growth_section(growth, before)
     streaming = read("streaming")
     if streaming is not None:
         lines += streaming_section(streaming)
+    for name in ("large-tables", "easyfsl", "starting"):
+        if (content := read(name)) is not None:
+            lines += kept_section(content)
     note = RESULTS / "note.md"
     if note.exists():
         lines += [note.read_text()]
