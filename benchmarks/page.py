@@ -82,6 +82,24 @@ def devices_section(content: Any) -> list[str]:
     ]  # fmt: skip
 
 
+def profile_section(content: Any) -> list[str]:
+    """How many times their floors methods take on a CPU, and what by the profiler."""
+    found = {(row["job"], row["data"], row["method"]): row
+             for row in content["rows"] if row["job"] in ("times", "launches")}  # fmt: skip
+    rows = [
+        [data, method, f"{row['seconds']:.3g}", f"{row['floor']:.2g}", f"{row['times_floor']:.1f}",
+         found["launches", data, method]["host"]]
+        for (job, data, method), row in found.items() if job == "times"
+    ]  # fmt: skip
+    header = ("data set", "method", "seconds", "floor, s", "x floor", "dearest operations")
+    return [
+        "## What stands between a CPU and the floors", "",
+        paragraph(f"`{content['command']}` on {content['machine']}: seconds for the episodes of "
+                  f"one class split, and what the profiler counts. {content['note']}"), "",
+        *markdown(header, rows), "",
+    ]  # fmt: skip
+
+
 def kept_section(content: Any) -> list[str]:
     """A table that a benchmark kept (`common.keep_table`)."""
     where = f"`{content['command']}` on {content['device']}, {content['computed']}."
@@ -221,6 +239,9 @@ def write() -> None:
         content = read(name)
         if content is not None:
             lines += table_section(title, content)
+    profile = read("devices-cpu")
+    if profile is not None:
+        lines += profile_section(profile)
     devices = read("devices-cuda")
     if devices is not None:
         lines += devices_section(devices)
