@@ -117,8 +117,8 @@ def growth_section(content: Any, before: Any) -> list[str]:
         paragraph(
             f"`{content['command']}` on {content['machine']}. One size changes, the others are "
             f"held: {fixed} (fewer tasks in the slower curves). An exponent of 1 means that twice "
-            "the size takes twice as long; it is fitted to the upper half of the points. Before, "
-            f"dotted: seconds of all threads of {before['machine']}, in views from 1 to 12."
+            "the size takes twice as long; it is fitted to the upper half of the points. "
+            f"Before, dotted: {before['note']}"
         ),
         "", "![Seconds against size, one panel per curve](images/measured/growth.svg)", "",
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def growth_section(content: Any, before: Any) -> list[str]:
     for name, curve in content["curves"].items():
         for method, found in curve["methods"].items():
             points = found["points"]
-            earlier = before["curves"][name]["methods"][method]
+            earlier = before["curves"].get(name, {}).get("methods", {}).get(method)
             rows.append(
                 [
                     curve["title"],
@@ -139,7 +139,7 @@ def growth_section(content: Any, before: Any) -> list[str]:
                     f"{points[-1]['size']:,}",
                     " ".join(f"{point['seconds']:.3g}" for point in points),
                     f"{found['exponent']:.2f}",
-                    f"{earlier['exponent']:.2f}",
+                    f"{earlier['exponent']:.2f}" if earlier else "",
                     " ".join(f"{point['memory'] / 2**20:.0f}" for point in points),
                 ]
             )
@@ -211,6 +211,8 @@ def draw_growth(content: Any, before: Any) -> None:
                 label=f"{method} ({line['exponent']:.2f})",
                 **(look_of(method).line(1.4) | {"markersize": 5}),
             )
+            if name not in before["curves"]:
+                continue
             points = before["curves"][name]["methods"][method]["points"]
             look = look_of(method).line(1.0) | {"marker": "", "linestyle": ":", "alpha": 0.8}
             axis.loglog([p["size"] for p in points], [p["seconds"] for p in points], **look)
