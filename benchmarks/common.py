@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
+from floors import clock_for
 
 from fewview.datasets import class_split, get_spec, load
 from fewview.engine._method import Method
@@ -71,14 +71,15 @@ def base_task(
 
 
 def timed(function: Callable[[], Any], device: str = "cpu") -> tuple[Any, float]:
-    """Result and seconds, waiting for the device."""
+    """Result and seconds, waiting for the device; see `clock_for`."""
+    clock = clock_for(device)
     if device.startswith("cuda"):
         torch.cuda.synchronize()
-    start = perf_counter()
+    start = clock()
     out = function()
     if device.startswith("cuda"):
         torch.cuda.synchronize()
-    return out, perf_counter() - start
+    return out, clock() - start
 
 
 def predictions(
@@ -123,8 +124,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def keep_table(
-    path: str | None, title: str, device: str, header: Sequence[str], rows: Sequence[Sequence[str]]
-) -> None:
+    path: str | None, title: str, device: str, header: Sequence[str], rows: Sequence[Sequence[str]],
+    note: str = "",
+) -> None:  # fmt: skip
     """Keep a table for the documentation, with the command and the machine it comes from."""
     if path is None:
         return
@@ -136,6 +138,7 @@ def keep_table(
         "computed": datetime.now(UTC).date().isoformat(),
         "columns": list(header),
         "rows": [list(row) for row in rows],
+        **({"note": note} if note else {}),
     }
     Path(path).write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -145,7 +148,7 @@ def _without_places(words: Sequence[str]) -> list[str]:
     return [
         word
         for before, word in zip(["", *words], words, strict=False)
-        if not {before, word} & {"--json", "--store"}
+        if not {before, word} & {"--json", "--store", "--output"}
     ]
 
 

@@ -163,8 +163,13 @@ class Devices:
         def device_ms(row: Any) -> float:
             return float(getattr(row, "self_device_time_total", 0.0)) / 1e3
 
+        total = sum(row.self_cpu_time_total for row in rows)
+        dearest = ", ".join(
+            f"{row.key.removeprefix('aten::')} {row.self_cpu_time_total / total:.0%} ({row.count}x)"
+            for row in sorted(rows, key=lambda r: -r.self_cpu_time_total)[:6]
+        )
         self.tell(
-            job, **what, kernels=count("LaunchKernel"),
+            job, **what, host=dearest, kernels=count("LaunchKernel"),
             waits=count("StreamSynchronize", "DeviceSynchronize", "EventSynchronize"),
             copies=count("cudaMemcpyAsync"), item=calls.get("aten::item", 0),
             nonzero=calls.get("aten::nonzero", 0),

@@ -24,6 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from common import keep_table, print_table
 
 from fewview.samples import MultiViewData
 
@@ -176,6 +177,7 @@ def main() -> None:
     options.add_argument("--method", default="marginal")
     options.add_argument("--block", type=int, default=1)
     options.add_argument("--folder", default=None, help="default: a temporary one")
+    options.add_argument("--output", default=None, help="file for the documentation")
     options.add_argument("--reader", default=None, help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.reader:
@@ -196,13 +198,22 @@ def main() -> None:
         found["predict, 2 workers, 1 killed"] = on_a_cluster(
             folder, lambda address: predict(*asked, there, "--cluster", address), there
         )
-        print(f"{arguments.rows:,} rows in {arguments.parts} parts, {arguments.method}")
-        for name, row in found.items():
-            rate = arguments.rows / row["seconds"]
-            ratio = row["seconds"] / found["fewview reads"]["seconds"]
-            print(f"{name:30} {row['seconds']:8.1f} s {rate:10,.0f} rows/s {row['mib']:7.0f} MiB "
-                  f"{ratio:6.2f} x reading")  # fmt: skip
-        print("equal bytes:", same(here, there))
+        alone = found["fewview reads"]["seconds"]
+        table = [
+            [name, f"{row['seconds']:.1f}", f"{arguments.rows / row['seconds']:,.0f}",
+             f"{row['mib']:.0f}", f"{row['seconds'] / alone:.2f}"]
+            for name, row in found.items()
+        ]  # fmt: skip
+        header = ("job", "seconds", "rows per second", "peak MiB", "x reading")
+        print_table(header, table)
+        equal = "the same bytes" if same(here, there) else "DIFFERENT bytes"
+        note = (
+            f"{arguments.rows:,} rows in {arguments.parts} parts of two views, "
+            f"{arguments.method}, queries in blocks of {arguments.block}; the two predictions have "
+            f"{equal}."
+        )
+        print(note)
+        keep_table(arguments.output, "Tables larger than memory", "cpu", header, table, note)
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -82,23 +82,55 @@ def devices_section(content: Any) -> list[str]:
     ]  # fmt: skip
 
 
-def growth_section(content: Any) -> list[str]:
-    """Exponents, and every point."""
+def profile_section(content: Any) -> list[str]:
+    """How many times their floors methods take on a CPU, and what by the profiler."""
+    found = {(row["job"], row["data"], row["method"]): row
+             for row in content["rows"] if row["job"] in ("times", "launches")}  # fmt: skip
+    rows = [
+        [data, method, f"{row['seconds']:.3g}", f"{row['floor']:.2g}", f"{row['times_floor']:.1f}",
+         found["launches", data, method]["host"]]
+        for (job, data, method), row in found.items() if job == "times"
+    ]  # fmt: skip
+    header = ("data set", "method", "seconds", "floor, s", "x floor", "dearest operations")
+    return [
+        "## What stands between a CPU and the floors", "",
+        paragraph(f"`{content['command']}` on {content['machine']}: seconds for the episodes of "
+                  f"one class split, and what the profiler counts. {content['note']}"), "",
+        *markdown(header, rows), "",
+    ]  # fmt: skip
+
+
+def kept_section(content: Any) -> list[str]:
+    """A table that a benchmark kept (`common.keep_table`)."""
+    where = f"`{content['command']}` on {content['device']}, {content['computed']}."
+    return [
+        f"## {content['title']}", "", paragraph(" ".join([where, content.get("note", "")])), "",
+        *markdown(content["columns"], content["rows"]), "",
+    ]  # fmt: skip
+
+
+def growth_section(content: Any, before: Any) -> list[str]:
+    """Exponents, now and before, and every point."""
     fixed = ", ".join(f"{name} {value}" for name, value in content["fixed"].items())
     lines = [
         "## Growth", "",
         paragraph(
             f"`{content['command']}` on {content['machine']}. One size changes, the others are "
             f"held: {fixed} (fewer tasks in the slower curves). An exponent of 1 means that twice "
-            "the size takes twice as long; it is fitted to the upper half of the points."
+            "the size takes twice as long; it is fitted to the upper half of the points. "
+            f"Before, dotted: {before['note']}"
         ),
         "", "![Seconds against size, one panel per curve](images/measured/growth.svg)", "",
     ]  # fmt: skip
-    header = ("size that grows", "method", "from", "to", "seconds", "exponent", "peak MiB")
+    header = (
+        "size that grows", "method", "from", "to", "seconds", "exponent", "exponent before",
+        "peak MiB",
+    )  # fmt: skip
     rows = []
-    for curve in content["curves"].values():
+    for name, curve in content["curves"].items():
         for method, found in curve["methods"].items():
             points = found["points"]
+            earlier = before["curves"].get(name, {}).get("methods", {}).get(method)
             rows.append(
                 [
                     curve["title"],
@@ -107,6 +139,7 @@ def growth_section(content: Any) -> list[str]:
                     f"{points[-1]['size']:,}",
                     " ".join(f"{point['seconds']:.3g}" for point in points),
                     f"{found['exponent']:.2f}",
+                    f"{earlier['exponent']:.2f}" if earlier else "",
                     " ".join(f"{point['memory'] / 2**20:.0f}" for point in points),
                 ]
             )
@@ -151,8 +184,8 @@ def streaming_section(content: Any) -> list[str]:
     return [*lines, *markdown(header, rows), "", close, ""]
 
 
-def draw_growth(content: Any) -> None:
-    """One panel per curve, both axes logarithmic."""
+def draw_growth(content: Any, before: Any) -> None:
+    """One panel per curve, both axes logarithmic; how it was before is dotted."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -168,7 +201,7 @@ def draw_growth(content: Any) -> None:
     figure, axes = plt.subplots(rows, columns, figsize=(8.4, 3.0 * rows), squeeze=False)
     for axis in axes.flat[len(found) :]:
         axis.axis("off")
-    for axis, curve in zip(axes.flat, found.values(), strict=False):
+    for axis, (name, curve) in zip(axes.flat, found.items(), strict=False):
         sizes = sorted({p["size"] for line in curve["methods"].values() for p in line["points"]})
         for method, line in curve["methods"].items():
             points = line["points"]
@@ -178,6 +211,11 @@ def draw_growth(content: Any) -> None:
                 label=f"{method} ({line['exponent']:.2f})",
                 **(look_of(method).line(1.4) | {"markersize": 5}),
             )
+            if name not in before["curves"]:
+                continue
+            points = before["curves"][name]["methods"][method]["points"]
+            look = look_of(method).line(1.0) | {"marker": "", "linestyle": ":", "alpha": 0.8}
+            axis.loglog([p["size"] for p in points], [p["seconds"] for p in points], **look)
         # A size that was measured stands below, at most five of them, written out.
         step = -(-len(sizes) // 5)
         axis.set_xticks(sizes[::step], [f"{size:,}" for size in sizes[::step]], minor=False)
@@ -203,16 +241,22 @@ def write() -> None:
         content = read(name)
         if content is not None:
             lines += table_section(title, content)
+    profile = read("devices-cpu")
+    if profile is not None:
+        lines += profile_section(profile)
     devices = read("devices-cuda")
     if devices is not None:
         lines += devices_section(devices)
-    growth = read("growth")
+    growth, before = read("growth"), read("growth-before")
     if growth is not None:
-        draw_growth(growth)
-        lines += growth_section(growth)
+        draw_growth(growth, before)
+        lines += growth_section(growth, before)
     streaming = read("streaming")
     if streaming is not None:
         lines += streaming_section(streaming)
+    for name in ("large-tables", "easyfsl", "starting"):
+        if (content := read(name)) is not None:
+            lines += kept_section(content)
     note = RESULTS / "note.md"
     if note.exists():
         lines += [note.read_text()]

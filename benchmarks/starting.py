@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common import print_table
+from common import keep_table, print_table
 
 from fewview.engine import synthetic_data
 
@@ -31,7 +31,9 @@ def seconds(command: list[str]) -> float:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--repeats", type=int, default=5)
-    repeats = options.parse_args().repeats
+    options.add_argument("--output", default=None, help="file for the documentation")
+    arguments = options.parse_args()
+    repeats = arguments.repeats
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         base, novel = synthetic_data()
@@ -56,7 +58,9 @@ def main() -> None:
                 best[text] = min(best[text], seconds(command))
     torch = best["import torch"]
     rows = [[text, f"{took:.2f}", f"{took / torch:.2f}"] for text, took in best.items()]
-    print_table(("command", "processor seconds", "x import torch"), rows)
+    header = ("command", "processor seconds", "x import torch")
+    print_table(header, rows)
+    keep_table(arguments.output, "Starting", "cpu", header, rows)
 
 
 if __name__ == "__main__":

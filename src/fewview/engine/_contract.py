@@ -606,7 +606,8 @@ def kept_tensors(
 def _view_means(data: MultiViewData, dtype: torch.dtype, device: Any) -> tuple[Tensor, ...]:
     means = []
     for index, block in enumerate(data.views.values()):
-        rows = block[data.mask[:, index]]
+        present = data.mask[:, index]
+        rows = block if present.all() else block[present]
         if np.isnan(rows).any():  # for a method that reads empty cells
             rows = np.where(np.isnan(rows), np.nan_to_num(np.nanmean(rows, axis=0)), rows)
         mean = rows.mean(axis=0, dtype=np.float64) if len(rows) else np.zeros(block.shape[1])

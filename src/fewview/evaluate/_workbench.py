@@ -51,8 +51,9 @@ from fewview.samples._data import MultiViewData
 
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
-# Most base sets that are learnt from at once, ahead of the batches that need them.
-AHEAD = 5
+# Base sets that are learnt from ahead of the batches that need them, as many as a table has, and
+# how many of them at once.
+AHEAD, THREADS = 10, 5
 # Name, among versions, of how exact products are where that is not as usual.
 PRODUCTS = "float32_products"
 Choices = dict[str, dict[str, Any]]
@@ -203,11 +204,17 @@ class Workbench:
         if len(units) < 2:
             yield
             return
+        for text in {unit[0].method for unit in units}:
+            # torch loads the linear algebra of a GPU at its first use, which must not be by
+            # several threads at once ("lazy wrapper should be called at most once").
+            device = self._method(text).torch_device
+            if device.type == "cuda":
+                torch.linalg.eigh(torch.eye(2, device=device))
         cores = os.cpu_count() or 1
-        count = max(1, min(AHEAD, cores // 2))
+        count = max(1, min(THREADS, cores // 2))
         each, usual = max(1, cores // count), torch.get_num_threads()
         pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(each,))
-        self._ahead = _Ahead(iter(units), lambda unit: pool.submit(self._ask, unit), count)
+        self._ahead = _Ahead(iter(units), lambda unit: pool.submit(self._ask, unit), AHEAD)
         try:
             with threadpool_limits(each):  # all of them together have the cores
                 yield
@@ -293,9 +300,11 @@ class Workbench:
     def _rows(self, data: MultiViewData, classes: tuple[str, ...]) -> MultiViewData:
         key = (data.fingerprint, classes)
         with self._lock:
-            if key not in self._subsets:
-                self._subsets[key] = rows_of(data, classes)
-            return self._subsets[key]
+            if key in self._subsets:
+                return self._subsets[key]
+        found = rows_of(data, classes)  # others may go on meanwhile
+        with self._lock:
+            return self._subsets.setdefault(key, found)
 
     def _tuned(
         self, cell: Cell, method: Method, base: MultiViewData, task: TaskSpec

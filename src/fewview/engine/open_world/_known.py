@@ -155,14 +155,24 @@ def usual_known(
 
 def _gate(found: Played, rows: NDArray[np.bool_]) -> FloatArray:
     """Logistic regression of being new, both halves counting alike."""
-    from sklearn.linear_model import LogisticRegression  # takes a second to load
+    from scipy.optimize import minimize
 
     size = max(float(np.median(np.abs(found.own[rows]))), 1e-12)
     best = found.few[rows].max(1), found.known[rows].max(1)
-    table = log_odds(np.array([size, 1.0, 0.0]), *best)[:, None]
+    table = log_odds(np.array([size, 1.0, 0.0]), *best)
     scale = max(float(table.std()), 1e-12)
-    model = LogisticRegression(class_weight="balanced").fit(table / scale, found.new[rows])
-    return np.array([size, model.coef_[0, 0] / scale, model.intercept_[0]])
+    new = found.new[rows].astype(np.float64)
+    counts = np.where(new == 1, 1 / new.mean(), 1 / (1 - new).mean()) / 2
+
+    def loss(gate: FloatArray) -> tuple[float, FloatArray]:
+        """Of weight and constant, a weight of size one costing half; and the slopes."""
+        odds = gate[0] * table / scale + gate[1]
+        wrong = counts * (expit(odds) - new)
+        value = counts @ (np.logaddexp(0, odds) - new * odds) + gate[0] ** 2 / 2
+        return float(value), np.array([wrong @ table / scale + gate[0], wrong.sum()])
+
+    weight, constant = minimize(loss, np.zeros(2), jac=True, method="BFGS", tol=1e-7).x
+    return np.array([size, weight / scale, constant])
 
 
 def _factor(found: Played) -> float:

@@ -101,11 +101,17 @@ def _fit_view(rows: Tensor, components: int) -> tuple[Tensor, Tensor, Tensor, Te
     """Axes, shift, centre and spare of one view, see `Projection`, from rows [n, width]."""
     mean = rows.mean(0) if len(rows) else rows.new_zeros(rows.shape[1])
     centred = rows - mean
-    constant = not len(rows) or bool(centred.abs().max() <= 1e-12 * rows.abs().max())
+    constant = not len(rows) or bool(_largest(centred) <= 1e-12 * _largest(rows))
     axes, along = _principal_axes(centred, 0 if constant else components)
     spread = along.sum()
     axes = axes / torch.where(spread > 0, spread, 1.0).sqrt()
     return axes.cpu(), (mean @ axes).cpu(), mean.cpu(), _spare(centred, along).cpu()
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """The largest size of an entry; no copy is made."""
+    low, high = rows.aminmax()
+    return torch.maximum(high, -low)
 
 
 def _spare(centred: Tensor, along: Tensor) -> Tensor:

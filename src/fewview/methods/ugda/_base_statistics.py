@@ -57,9 +57,9 @@ class BaseStatistics(State):
                 out.append(0.0)
                 continue
             if self.covariances[v].numel():
-                within = self.covariances[v][has].diagonal(dim1=1, dim2=2).mean()
+                within = self.covariances[v].diagonal(dim1=1, dim2=2)[has].mean()
             else:
-                within = self.factors[v][has].square().sum(1).mean()
+                within = self.factors[v].square().sum(1)[has].mean()
             total = float(within + means[has].var(0, correction=0).mean())
             out.append(total if total > 1e-24 * float(means[has].square().mean()) else 0.0)
         return out
