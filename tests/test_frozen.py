@@ -193,7 +193,12 @@ def keys_of(fields: dict[str, Any]) -> dict[str, str]:
 
     texts = (*PLAIN, *SMALL_NETWORKS, *SMALL_NETWORKS.values(), *VARIANTS)
     grid = Grid(datasets=("digits",), methods=texts, **fields)
-    return {f"{cell.describe()} {cell.identity[:8]}": cell.hash for cell in plan(grid)}
+
+    def called(cell: Any) -> str:
+        name = f"{cell.dataset} split {cell.split} eta {cell.eta:g} {cell.method}"
+        return f"{name} {cell.identity[:8]}"
+
+    return {called(cell): cell.hash for cell in plan(grid)}
 
 
 @pytest.mark.parametrize("name", KEY_GRIDS)
