@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewview import FewviewError, MultiViewData, TaskSpec, create, register
-from fewview.engine._checks import CHECKS, check_method
+from fewview.engine._checks import CHECKS, REPAIRS, check_method
 from fewview.engine._method import Method
 from fewview.engine._registry import get_entry, names
 from fewview.engine._state import State, Tags
@@ -81,7 +81,7 @@ class Broken(Proto):
 )
 def test_checks_find_faults(fault: str, check: str) -> None:
     check_method(Broken(), only=[check])
-    with pytest.raises(AssertionError, match=f"Broken fails the check '{check}'"):
+    with pytest.raises(AssertionError, match=f"Broken fails the check '{check}'.*Likely repair: "):
         check_method(Broken(fault=fault), only=[check])
 
 
@@ -128,6 +128,7 @@ def test_unknown_check() -> None:
 
 def test_all_checks_are_described() -> None:
     assert all(check.__doc__ for check in CHECKS.values())
+    assert set(REPAIRS) == set(CHECKS)
     assert issubclass(Proto, Method)
 
 

@@ -272,10 +272,17 @@ def test_a_method_that_breaks_down_does_not_stop_the_others(
 
 
 def test_progress_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    run(small(), progress=PlainProgress(interval=0))
+    outcome = run(small(), progress=PlainProgress(interval=0))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "4 trials: 0 already stored, 4 to compute"
     assert lines[-1].startswith("[4/4] digits, split 2, 50 % of views missing, proto: ")
+    told = PlainProgress(interval=0)
+    told.planned(30, 8, 0)
+    for _ in range(3):
+        told.finished(next(iter(outcome.results.values())))
+    lines = capsys.readouterr().err.splitlines()[1:]
+    # Of 22 new ones the first two tell nothing of the time left.
+    assert [line.endswith(" left)") for line in lines] == [False, False, True]
     assert describe_plan(12, 4, 2) == (
         "12 trials: 4 already stored, 8 to compute (2 of them stale: stored by an older version)"
     )

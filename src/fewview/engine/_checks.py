@@ -618,6 +618,32 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     if name.startswith("check_")
 }
 
+SCORES = "look at `scores`"
+# What to do about a check that fails.
+REPAIRS = {
+    "parameters": "declare parameters as annotated attributes, and compute nothing from them early",
+    "estimator": "let `scores` return [tasks, n_query, way] without NaN",
+    "fitted base": "keep what is learnt in the state that `prepare` returns, not in the object",
+    "bad input": "raise a FewviewError in `validate`, or leave checking to `fit` and `predict`",
+    "view order": f"{SCORES}: order views by their names before anything depends on their place",
+    "sample order": f"{SCORES}: no step may depend on which sample comes first; draw by content",
+    "constant features": "add something to variances before dividing by them",
+    "task order": "draw random numbers from `batch.seeds`, one stream for every task",
+    "relabelling": f"{SCORES}: break ties by something else than the number of a class",
+    "query labels": "do not read `batch.query_labels`",
+    "batch size": f"{SCORES}: nothing may be shared between tasks (means over dimension 0?)",
+    "float32": "compute differences of large numbers and matrix inverses in float64",
+    "finite": "clamp logarithms, roots and divisors",
+    "missing views": "use the masks: blocks have zeros where a view is missing",
+    "single query": "allow one query, or none, or raise a FewviewError that says why not",
+    "unequal shots": "count supports by `batch.support_labels`, not by n_support / way",
+    "side effects": "do not change tensors of the batch in place, nor seed global generators",
+    "one by one": "set the tag transductive=True if queries look at each other",
+    "order of samples": "draw by content and not by place, or set the tag deterministic=False",
+    "unrelated query": "give equal scores where no view is shared",
+    "prepare depends on": "name what `prepare` reads of the task in the tag prepare_depends_on",
+}
+
 
 def check_method(
     method: Method,
@@ -627,7 +653,7 @@ def check_method(
     n_random_tasks: int | None = None,
     data: tuple[MultiViewData, MultiViewData] | None = None,
 ) -> None:
-    """Run the common checks on a method; an AssertionError names the check that failed.
+    """Run the common checks on a method; an AssertionError names what failed and what to do.
 
     Invariances are exact up to rounding for methods that draw no random numbers and hold within 2
     points over 200 tasks (2.8 over 100) for the others; methods that train networks are compared
@@ -666,5 +692,6 @@ def check_method(
         except Exception as error:
             kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
             raise AssertionError(
-                f"{type(method).__name__} fails the check {name!r}: {kind}{error}"
+                f"{type(method).__name__} fails the check {name!r}: {kind}{error}. Likely repair: "
+                f"{REPAIRS[name]}"
             ) from error

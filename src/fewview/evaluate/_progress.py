@@ -13,6 +13,8 @@ from typing import TextIO, TypeVar
 from fewview.results._cells import Cell, Result
 
 Item = TypeVar("Item")
+# Share of trials after which the time left is told.
+TELLING = 0.1
 
 
 class Progress:
@@ -79,12 +81,14 @@ class PlainProgress(Progress):
         if now - self._last < self._interval and self._done < self._total:
             return
         self._last = now
-        rate = self._new / max(now - self._start, 1e-9)
-        left = (self._total - self._done) / rate
+        left = ""
+        # The first trials load and prepare everything: they tell nothing of the rest.
+        if self._new >= TELLING * (self._new + self._total - self._done):
+            seconds = (now - self._start) / self._new * (self._total - self._done)
+            left = f"  ({describe_seconds(seconds)} left)"
         self.message(
             f"[{self._done}/{self._total}] {result.cell.describe()}: "
-            f"{100 * result.metrics.accuracy.mean():.1f} %  "
-            f"({describe_seconds(left)} left)"
+            f"{100 * result.metrics.accuracy.mean():.1f} %{left}"
         )
 
     def failed(self, cell: Cell, reason: str) -> None:
