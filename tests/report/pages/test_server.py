@@ -424,8 +424,9 @@ def test_the_command_serves_until_it_is_stopped() -> None:
     import sys
     from urllib.request import urlopen
 
-    code = (
-        "import sys; sys.argv[1:] = ['serve', '--no-browser']; from fewview.cli import main; main()"
+    code = (  # a shell lets what it runs in the background ignore this signal
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "sys.argv[1:] = ['serve', '--no-browser']; from fewview.cli import main; main()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
