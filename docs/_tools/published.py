@@ -12,10 +12,13 @@ import argparse
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fewview.datasets._catalogue import get_spec
 from fewview.drawing._charts import save_figure
 from fewview.ground._errors import FewviewError
 from fewview.paper._compute import Desk
@@ -87,13 +90,42 @@ def tables_page(records: Path) -> str:
         "italics* where it lies outside our range over class splits). Where the paper has no such "
         "row or ours is missing there is a dash."
     )
-    parts = ["# The paper's tables beside ours", paragraph(HOW), paragraph(intro)]
+    short = (
+        "In short: cells where both have a number, of these the paper's inside our range over "
+        "class splits, and how far ours are from the paper's on average, over all class splits and over "
+        "the [likely ones](reproduction.md#which-class-split-did-the-paper-use). On other features "
+        "than the paper's its digits are not to be met; of orl no class split fits."
+    )
+    sheets = {}
     for name in TABLES:
         made = product(name, records)
         if not isinstance(made, Sheet):
             raise TypeError(f"{name}: a table is a sheet, not {made!r}")
-        parts.append(section(made, matrix(made.rows)))
+        sheets[name] = made
+    parts = ["# The paper's tables beside ours", paragraph(HOW), paragraph(short), in_short(sheets)]
+    parts += [paragraph(intro), *(section(made, matrix(made.rows)) for made in sheets.values())]
     return "\n\n".join(parts) + "\n"
+
+
+def in_short(sheets: Mapping[str, Sheet]) -> str:
+    """A line for every table: on whose features, and how near it comes."""
+    words = {"same": "the paper's"}
+    body = []
+    for name, sheet in sheets.items():
+        both = [row for row in sheet.rows if row.get("difference") is not None]
+        likely = [row for row in sheet.rows if None not in (row.get("likely"), row.get("paper"))]
+        kinds = {get_spec(row["dataset"]).relation for row in sheet.rows}
+        near = [abs(row["likely"] - row["paper"]) for row in likely]
+        body.append([
+            name,
+            " and ".join(sorted(words.get(kind, kind) for kind in kinds)) if both else "not here",
+            f"{len(both)}",
+            f"{sum(bool(row.get('inside')) for row in both)}" if both else "-",
+            f"{np.mean([abs(row['difference']) for row in both]):.1f}" if both else "-",
+            f"{np.mean(near):.1f} ({len(near)} cells)" if near else "-",
+        ])  # fmt: skip
+    head = ["table", "features", "cells", "inside", "distance", "on likely splits"]
+    return table_lines(head, body)
 
 
 def matrix(rows: Sequence[dict[str, Any]]) -> str:

@@ -51,7 +51,9 @@ class Broken(Proto):
         out = super().scores(batch, state)
         if self.fault == "prefers first class":
             out[..., 0] += 1.0
-        if self.fault == "position of samples":
+        if self.fault == "position of supports":
+            out = out + torch.nn.functional.one_hot(batch.support_labels[:, :1], batch.way)
+        if self.fault == "position of queries":
             out = out + torch.arange(batch.n_query, device=out.device)[:, None] * out[:, :1]
         if self.fault == "uses labels" and batch.query_labels is not None:
             out = out + torch.nn.functional.one_hot(batch.query_labels, batch.way)
@@ -71,7 +73,8 @@ class Broken(Proto):
     [
         ("changes input", "side effects"),
         ("prefers first class", "relabelling"),
-        ("position of samples", "sample order"),
+        ("position of supports", "sample order"),
+        ("position of queries", "query order"),
         ("uses labels", "query labels"),
         ("mixes tasks", "batch size"),
         ("not a number", "finite"),

@@ -18,6 +18,7 @@ from fewview.cli._app import app
 from fewview.datasets._catalogue import get_spec
 from fewview.datasets._catalogue import names as data_names
 from fewview.engine._registry import create, names
+from fewview.evaluate._progress import Progress
 from fewview.evaluate.suites._suite import FOLDER as SUITES
 from fewview.evaluate.suites._suite import FORMS, Suite, read_suite
 from fewview.report._board import (
@@ -114,7 +115,7 @@ def test_processes_are_started_once_for_all_panels(tiny: Suite, tmp_path: Path) 
     gathered, _ = run_suite(tiny, [f"{tmp_path}/mine.py:Mine"], store="none", jobs=2)
     assert sum(len(item.results) for item in gathered) == 18
     seen = [int(path.name) for path in tmp_path.iterdir() if path.name.isdigit()]
-    assert os.getpid() not in seen
+    seen.remove(os.getpid())  # which checked the method first
     assert len(seen) in (1, 2)  # the quicker one may have done it all
     for process in seen:
         with pytest.raises(ProcessLookupError):
@@ -282,6 +283,43 @@ def test_what_is_wrong_with_a_submission_is_said(
     path.write_text(json.dumps(content))
     with pytest.raises(FewviewError, match=f"bad.json: .*{message}"):
         read_submission(path, tiny)
+
+
+CHEATS = """
+import torch
+from fewview import Method
+
+class Place(Method):
+    name = "place"
+    def scores(self, batch, state):
+        at = torch.arange(batch.n_query) * batch.way // batch.n_query
+        return torch.nn.functional.one_hot(at, batch.way).double().expand(batch.n_tasks, -1, -1)
+
+class Peek(Method):
+    name = "peek"
+    def scores(self, batch, state):
+        if batch.query_labels is None:
+            return torch.zeros(batch.n_tasks, batch.n_query, batch.way)
+        return torch.nn.functional.one_hot(batch.query_labels, batch.way).double()
+"""
+
+
+@pytest.mark.parametrize(("name", "check"), [("Place", "query order"), ("Peek", "query labels")])
+def test_who_knows_the_answers_is_refused(
+    tiny: Suite, tmp_path: Path, name: str, check: str
+) -> None:
+    (tmp_path / "cheats.py").write_text(CHEATS)
+    with pytest.raises(FewviewError, match=f"fails the check '{check}'.*takes no such method"):
+        run_suite(tiny, [f"{tmp_path}/cheats.py:{name}"], store="none")
+
+
+def test_a_name_that_nobody_knows_is_an_error_at_once(tiny: Suite) -> None:
+    told: list[str] = []
+    progress = Progress()
+    progress.message = told.append  # type: ignore[method-assign]
+    with pytest.raises(FewviewError, match="nobody"):
+        run_suite(tiny, ["proto", "nobody"], store="none", progress=progress)
+    assert not told
 
 
 # ---------------------------------------------------------------------- what is recorded here

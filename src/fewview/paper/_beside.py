@@ -197,6 +197,11 @@ def _remarks(
             f"ours runs on the stand-in {spec.name} ({spec.note}): {spec.n_views} views instead "
             "of three, so digits cannot be compared; give your own features with --features"
         )
+    elif here in names() and get_spec(here).relation == "recomputed":
+        out.append(
+            f"features of {here} are not the paper's ({get_spec(here).note}), so its numbers are a "
+            "guide to ours and no more"
+        )
     computed = {row["method"] for row in rows if isinstance(row["ours"], float)}
     if gathered:
         absent = [m for m in dict.fromkeys(row["method"] for row in rows) if m not in computed]

@@ -7,6 +7,7 @@ is one JSON file with the same rows. Whatever is read is checked against the sui
 from __future__ import annotations
 
 import os
+import shlex
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from scipy.stats import rankdata
 from scipy.stats import t as student
 
 from fewview._version import __version__
+from fewview.engine._checks import check_method
 from fewview.engine._method import Method
 from fewview.engine._registry import create, get_entry, is_in_file, name_and_settings
 from fewview.evaluate._executors import kept_workers
@@ -40,6 +42,8 @@ FOLDER = Path(__file__).parent / "boards"
 SUBMITTED = "submitted"
 KIND = "fewview suite submission"
 EMBEDDED = "digits"  # comes with fewview
+# Checks of a method from a file: who reads labels, or the place of a query, knows the answers.
+FAIR = ("query labels", "query order")
 # What a row of the board says, besides its numbers.
 FLAGS = ("queries together", "needs base", "assumes balance")
 Setting = tuple[str, str, float]  # panel, data set, missing rate
@@ -89,6 +93,8 @@ def run_suite(
     progress: Progress | None = None,
 ) -> tuple[list[Gathered], dict[str, str]]:
     """Run methods on all data of a suite that are here; results, and why data are skipped."""
+    for text in methods:
+        _check_fair(text)
     grids, skipped = suite.grids(methods, data_dir, device)
     told = progress or Progress()
     for name, why in skipped.items():
@@ -113,6 +119,16 @@ def run_suite(
     return out, skipped
 
 
+def _check_fair(text: str) -> None:
+    """Refuse a name that nobody knows, and a method of a file that looks at what it may not."""
+    method = create(text)
+    if is_in_file(text):
+        try:
+            check_method(method, only=FAIR)
+        except AssertionError as error:
+            raise FewviewError(f"{text}: {error}; the suite takes no such method") from None
+
+
 def label_of(text: str) -> str:
     """What a method is called on the board: one in a file by its name there."""
     if not is_in_file(text):
@@ -131,8 +147,9 @@ def record_suite(suite: Suite, gathered: Sequence[Gathered], folder: Path = FOLD
     return f"{suite.title}: {len(fresh)} rows recorded, {total} are there now{short}"
 
 
-def _command(suite: Suite, device: str) -> str:
-    return f"fewview suite run --form {suite.form} --record --device {device}"
+def _command(suite: Suite, device: str, methods: Sequence[str] = ()) -> str:
+    which = f"--methods {shlex.join(methods)}" if methods else "--record"
+    return f"fewview suite run --form {suite.form} {which} --device {device}"
 
 
 def _place(suite: Suite, row: Row) -> tuple[Any, ...]:
@@ -152,7 +169,8 @@ def write_submission(
 ) -> int:
     """Write the results of some methods to one file that can be sent; return how many rows."""
     check_writable(path)
-    rows, (runs, settings), _ = recorded_rows(gathered, partial(_command, suite))
+    own = list(dict.fromkeys(text for item in gathered for text in item.part.grid.methods))
+    rows, (runs, settings), _ = recorded_rows(gathered, partial(_command, suite, methods=own))
     texts = {row["label"]: row["method"] for row in rows}
     if taken := sorted(set(texts) & set(suite.methods)):
         raise FewviewError(
