@@ -1,4 +1,4 @@
-"""How long Marginal takes to score episodes, against UGDA timed in the same run.
+"""How long Marginal takes to learn and to score episodes, against UGDA timed in the same run.
 
 Run: python benchmarks/marginal.py [DATASET] [EPISODES]   (default: handwritten 400)
 
@@ -23,6 +23,7 @@ METHODS = {
         "marginal:settings=default:transductive=false:scoring=variational"
     ),
     "marginal, transductive": "marginal:settings=default",
+    "marginal, automatic settings": "marginal:settings=auto",
     "marginal, transductive, variational score": "marginal:settings=default:scoring=variational",
 }
 REPEATS = 3

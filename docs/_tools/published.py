@@ -92,9 +92,9 @@ def tables_page(records: Path) -> str:
     )
     short = (
         "In short: cells where both have a number, of these the paper's inside our range over "
-        "class splits, and how far ours are from the paper's on average, over all class splits and over "
-        "the [likely ones](reproduction.md#which-class-split-did-the-paper-use). On other features "
-        "than the paper's its digits are not to be met; of orl no class split fits."
+        "class splits, and how far ours are from the paper's on average, over all class splits and "
+        "over the [likely ones](reproduction.md#which-class-split-did-the-paper-use). On other "
+        "features than the paper's its digits are not to be met; of orl no class split fits."
     )
     sheets = {}
     for name in TABLES:
