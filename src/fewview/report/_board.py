@@ -7,8 +7,8 @@ is one JSON file with the same rows. Whatever is read is checked against the sui
 from __future__ import annotations
 
 import os
-import shlex
 import re
+import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
