@@ -392,7 +392,7 @@ def test_impossible_addresses(address: str) -> None:
 
 def test_dask_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(FewviewError, match=r"pip install fewview\[cluster\]"):
+    with pytest.raises(FewviewError, match=r"pip install 'fewview\[cluster\]'"):
         run(small(), cluster="tcp://127.0.0.1:8786")
 
 
