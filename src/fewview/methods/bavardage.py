@@ -17,6 +17,7 @@ from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import centred_unit_rows, class_means, isometric, squared_distances
+from fewview.numerics._principal import principal_axes
 from fewview.samples._data import MultiViewData
 
 
@@ -142,19 +143,13 @@ class Bavardage(Method):
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         centres = np.stack([rows[base.codes == code].mean(0) for code in range(len(base.classes))])
         rows -= centres[base.codes]
-        # Products of rows or of columns, whichever are fewer: many times faster than the rows
-        # themselves, and exact where it matters, along the axes that are kept.
-        wide = rows.shape[1] > len(rows)
-        squares, axes = np.linalg.eigh(rows @ rows.T if wide else rows.T @ rows)
-        scales = np.maximum(rows.shape[1] * squares / len(rows), 1e-12) ** -0.5
+        axes, along = principal_axes(torch.from_numpy(rows), min(rows.shape))
+        scales = (rows.shape[1] * along).clamp(min=1e-12).rsqrt()
         keep = scales < self.largest_scale
-        scales, axes = scales[keep][::-1].copy(), axes[:, keep][:, ::-1]
-        if wide:
-            axes = rows.T @ axes / np.sqrt(squares[keep][::-1])
         return WithinClass(
             mean=torch.from_numpy(mean),
-            axes=torch.from_numpy(axes.copy()),
-            scales=torch.from_numpy(scales),
+            axes=axes[:, keep],
+            scales=scales[keep],
             largest=self.largest_scale,
         )
 
