@@ -148,7 +148,7 @@ def record_suite(suite: Suite, gathered: Sequence[Gathered], folder: Path = FOLD
 
 
 def _command(suite: Suite, device: str, methods: Sequence[str] = ()) -> str:
-    which = f"--methods {shlex.join(methods)}" if methods else "--record"
+    which = f"--methods {shlex.quote(','.join(methods))}" if methods else "--record"
     return f"fewview suite run --form {suite.form} {which} --device {device}"
 
 
