@@ -205,7 +205,7 @@ class Devices:
             data_dir=self.options.data_dir,
         )  # fmt: skip
         forget()
-        outcome, took = timed(lambda: run(grid), self.device)
+        outcome, took = timed(lambda: run(grid, jobs=self.options.processes), self.device)
         for name, text in product(names, self.methods):
             results = [
                 result for result in outcome.results.values()
@@ -276,6 +276,7 @@ def main() -> None:
     options.add_argument("--episodes", type=int, default=400)
     options.add_argument("--splits", type=int, default=10, help="class splits of a table")
     options.add_argument("--table-episodes", type=int, default=40, help="of every cell")
+    options.add_argument("--processes", type=int, default=1, help="that compute tables")
     options.add_argument("--rows", type=int, default=12, help="operations that a profile lists")
     options.add_argument("--label", default="now", help="what these lines are called")
     options.add_argument("--output", default=None)

@@ -8,8 +8,10 @@ it, here or elsewhere, is the business of executors.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
@@ -51,9 +53,12 @@ from fewview.samples._data import MultiViewData
 
 # Fields of a cell that are those of its task.
 TASK = ("way", "shot", "queries", "query_counts", "eta")
-# Base sets that are learnt from ahead of the batches that need them, as many as a table has, and
-# how many of them at once.
-AHEAD, THREADS = 10, 5
+# Base sets that are learnt from ahead of the batches that need them: as many as a table has, on a
+# GPU as many as a quarter of its memory holds, up to those of six tables; and how many at once.
+AHEAD, FAR_AHEAD, THREADS = 10, 60, 5
+# Seconds after which one thread lets another go on. Python's 5 ms make whoever launches kernels
+# wait for those who prepare.
+TURN = 1e-4
 # Name, among versions, of how exact products are where that is not as usual.
 PRODUCTS = "float32_products"
 Choices = dict[str, dict[str, Any]]
@@ -204,23 +209,28 @@ class Workbench:
         if len(units) < 2:
             yield
             return
-        for text in {unit[0].method for unit in units}:
-            # torch loads the linear algebra of a GPU at its first use, which must not be by
-            # several threads at once ("lazy wrapper should be called at most once").
-            device = self._method(text).torch_device
+        largest = max(math.prod(source.data.shape) for source in self._sources.values())
+        far = AHEAD
+        for device in {self._method(unit[0].method).torch_device for unit in units}:
             if device.type == "cuda":
+                # torch loads the linear algebra of a GPU at its first use, which must not be by
+                # several threads at once ("lazy wrapper should be called at most once").
                 torch.linalg.eigh(torch.eye(2, device=device))
+                room = torch.cuda.get_device_properties(device).total_memory // 4
+                far = min(FAR_AHEAD, max(AHEAD, room // (12 * largest)))  # three copies, float32
         cores = os.cpu_count() or 1
         count = max(1, min(THREADS, cores // 2))
-        each, usual = max(1, cores // count), torch.get_num_threads()
+        each, usual, turn = max(1, cores // count), torch.get_num_threads(), sys.getswitchinterval()
         pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(each,))
-        self._ahead = _Ahead(iter(units), lambda unit: pool.submit(self._ask, unit), AHEAD)
+        self._ahead = _Ahead(iter(units), lambda unit: pool.submit(self._ask, unit), far)
+        sys.setswitchinterval(TURN)
         try:
             with threadpool_limits(each):  # all of them together have the cores
                 yield
         finally:
             self._ahead = None
             pool.shutdown(cancel_futures=True)
+            sys.setswitchinterval(turn)
             torch.set_num_threads(usual)
 
     def _asked(self, units: Sequence[tuple[Cell, ...]]) -> Iterator[_Asked]:

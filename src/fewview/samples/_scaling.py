@@ -29,7 +29,7 @@ Float64Array = NDArray[np.float64]
 # A view without negative entries has words or other rare things in it when so many are zero.
 SPARSE = 0.5
 # Numbers of a block that are worked on at once.
-CACHED = 1 << 15
+CACHED = 1 << 18
 
 
 @dataclass(frozen=True)
