@@ -95,7 +95,7 @@ def test_a_changed_file_of_the_package_is_told(
     (tmp_path / "fewview" / "a.py").write_text("one")
     (tmp_path / "fewview" / "b.json").write_text("two")
     monkeypatch.setattr(
-        importlib.metadata, "files", lambda name: importlib.metadata.PathDistribution(home).files
+        importlib.metadata, "distribution", lambda name: importlib.metadata.PathDistribution(home)
     )
     assert _trials.package() == "2 files are as installed, 0.0 MB"
     (tmp_path / "fewview" / "b.json").write_text("twa")
