@@ -154,7 +154,8 @@ def page(records: list[dict[str, Any]]) -> str:
                 won += 1
             else:
                 lost.append(
-                    f"| {name} | {shot} | {kind} | {key[3]:.2g} | {ours:.1f} | {texts[2][-1]} |"
+                    f"| {name} | {shot} | {kind} | {key[3]:.2g} | {ours:.1f} | {texts[2][-1]} "
+                    f"| {reason(best['method'], kind)} |"
                 )
         if np.mean(gaps) < -LEVEL:
             below.append(f"- {name}, {shot} shots, {kind}: {np.mean(gaps):+.1f}")
@@ -176,11 +177,21 @@ def page(records: list[dict[str, Any]]) -> str:
     if lost:
         out += ["", "Cells that are not won:", ""]
         out += [
-            "| data set | shots | queries | rate | Marginal | best rival |",
-            "|---|---|---|---|---|---|",
+            "| data set | shots | queries | rate | Marginal | best rival | reason |",
+            "|---|---|---|---|---|---|---|",
         ]
         out += lost
     return "\n".join(out) + "\n"
+
+
+def reason(rival: str, kind: str) -> str:
+    """Why a rival may be ahead, as far as what it declares says so."""
+    tags = create(rival).tags
+    if kind == "balanced" and tags.assumes_balance:
+        return "takes it as given that queries are balanced"
+    if not tags.transductive:
+        return "looks at every query by itself: here others mislead"
+    return "looks at queries together in another way"
 
 
 def who_ran(records: list[dict[str, Any]]) -> str:
