@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fewview import FewviewError, FewviewWarning, MultiViewData
+from fewview import FewviewError, FewviewWarning, MultiViewData, create
+from fewview.engine._fitted import FittedBase
 from fewview.evaluate._divided import choose_method, divide, expectation, fit_divided
 
 
@@ -117,3 +118,17 @@ def test_a_view_that_known_classes_lack_is_a_new_sensor() -> None:
         clf = fit_divided(parts, "proto")
     with pytest.warns(FewviewWarning, match="'late' that the reference set does not have"):
         clf.predict(parts.query)
+
+
+@pytest.mark.parametrize("classes", ["new", "all"])
+def test_what_is_learnt_when_asked_is_what_fit_base_learns(classes: str) -> None:
+    parts = divide(table(SIZES))
+    clf = fit_divided(parts, "proto", classes=classes)
+    assert isinstance(clf.base, FittedBase)
+    assert clf.base.thresholds is None
+    other = create("proto").fit_base(parts.base, task=clf.base.task)
+    assert isinstance(other.base, FittedBase)
+    assert other.base.thresholds is not None
+    other.fit(parts.support, classes=classes)
+    np.testing.assert_array_equal(clf.fit_shares(parts.query), other.fit_shares(parts.query))
+    np.testing.assert_array_equal(clf.predict_proba(parts.query), other.predict_proba(parts.query))

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from fewview.engine._fitted import usual_task
+from fewview.engine._fitted import FittedBase, usual_task
 from fewview.engine._method import Method
 from fewview.engine._registry import create
 from fewview.evaluate._advice import Advice, give_advice
@@ -163,7 +163,8 @@ def fit_divided(
     base = divided.base
     if base is not None:
         task = usual_task(base, way=divided.way, shot=divided.shot, queries=divided.queries)
-        clf.fit_base(base, task=task)
+        # Not fit_base, which learns to reject too, most of its time: here that is learnt if asked.
+        clf.base = FittedBase.of(clf, base, task, clf.prepare_base(base, task))
     return clf.fit(divided.support, classes=classes)
 
 
