@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from fewview import FewviewError, FewviewWarning, MultiViewData, TaskSpec, load_model
 from fewview.engine._checks import synthetic_data
 from fewview.engine._method import Method
-from fewview.engine.open_world._rejection import LEVELS, Thresholds
+from fewview.engine.open_world._rejection import LEVELS, Thresholds, quantiles
 from fewview.methods.marginal import Marginal
 from fewview.methods.proto import Proto
 from fewview.methods.ugda import UGDA
@@ -242,3 +242,10 @@ def test_a_view_that_never_varies_within_classes_does_not_decide_alone() -> None
     fit = clf.typicality(clf.task_batch(new[~few]), clf.prepared_.state)[0].amax(-1)
     assert float(fit.min()) > -200
     assert clf.score(new[~few]) > 0.7
+
+
+def test_quantiles_of_rising_values_are_those_of_numpy() -> None:
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 3, 10, 257, 1000):
+        values = np.sort(rng.normal(size=size))
+        np.testing.assert_array_equal(quantiles(values, LEVELS), np.quantile(values, LEVELS))

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fewview import FewviewError, MultiViewData
-from fewview.evaluate._divided import choose_method, divide, expectation
+from fewview import FewviewError, FewviewWarning, MultiViewData, create
+from fewview.engine._fitted import FittedBase
+from fewview.evaluate._divided import choose_method, divide, expectation, fit_divided
 
 
 def table(sizes: dict[str, int], unlabelled: int = 6) -> MultiViewData:
@@ -98,3 +99,36 @@ def test_three_known_classes_are_enough_to_try_methods(tmp_path: Path) -> None:
     advice, _ = choose_method(parts, 0.0, str(tmp_path / "results.sqlite"))
     assert advice is not None
     assert "marginal" in [row["method"] for row in advice.rows]
+
+
+def test_a_view_that_known_classes_lack_is_a_new_sensor() -> None:
+    """It was missing for all of the base set, so that nothing of it was used."""
+    data = table(SIZES)
+    new = np.array([label in ("x", "y", None) for label in data.labels.tolist()])  # type: ignore[union-attr]
+    sensor = np.where(new, 1.0, np.nan)[:, None]
+    only_queries = np.where(data.codes < 0, 1.0, np.nan)[:, None]
+    more = MultiViewData(
+        {**data.views, "sensor": sensor, "late": only_queries}, data.labels, ids=data.ids
+    )
+    parts = divide(more, ["x", "y"])
+    assert parts.base is not None
+    assert parts.base.view_names == ("a", "b")
+    assert parts.support.view_names == ("a", "b", "sensor")
+    with pytest.warns(FewviewWarning, match="'sensor' is not in the base set; it is used"):
+        clf = fit_divided(parts, "proto")
+    with pytest.warns(FewviewWarning, match="'late' that the reference set does not have"):
+        clf.predict(parts.query)
+
+
+@pytest.mark.parametrize("classes", ["new", "all"])
+def test_what_is_learnt_when_asked_is_what_fit_base_learns(classes: str) -> None:
+    parts = divide(table(SIZES))
+    clf = fit_divided(parts, "proto", classes=classes)
+    assert isinstance(clf.base, FittedBase)
+    assert clf.base.thresholds is None
+    other = create("proto").fit_base(parts.base, task=clf.base.task)
+    assert isinstance(other.base, FittedBase)
+    assert other.base.thresholds is not None
+    other.fit(parts.support, classes=classes)
+    np.testing.assert_array_equal(clf.fit_shares(parts.query), other.fit_shares(parts.query))
+    np.testing.assert_array_equal(clf.predict_proba(parts.query), other.predict_proba(parts.query))

@@ -1075,3 +1075,101 @@ def test_labels_that_match_in_no_row(tmp_path: Path) -> None:
     put(tmp_path, a="id,x\n1,1\n2,1\n", labels="id,label\n1.0,A\n2.0,B\n")
     with pytest.raises(FewviewError, match=r"labels\.csv: ids '1\.0'.*as whole numbers .*2 of 2"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("other", "repair"),
+    [
+        ("s1 ", "without the spaces around them 1 more would match"),
+        ("S1", "in small letters"),
+    ],
+)
+def test_ids_that_match_in_some_rows_only(tmp_path: Path, other: str, repair: str) -> None:
+    put(tmp_path, a="id,x\ns1,1\ns2,1\ns3,1\n", b=f"id,y\n{other},1\ns2,1\n")
+    with pytest.raises(FewviewError) as error:
+        read(tmp_path)
+    assert f"id 's1' in a.csv and id {other!r} in b.csv look like the same" in str(error.value)
+    assert repair in str(error.value)
+    assert len(read(tmp_path, disjoint=True)) == 4
+    # A table that has both tells them apart.
+    put(tmp_path, a=f"id,x\ns1,1\n{other},1\ns3,1\n", b=f"id,y\n{other},1\ns4,1\n")
+    assert len(read(tmp_path)) == 4
+
+
+def test_labels_as_other_programs_write_them(tmp_path: Path) -> None:
+    """Spaces around them, whole numbers with a point beside empty cells, other letters."""
+    put(tmp_path, a="id,x\n1,1\n2,1\n3,1\n", labels="id,label\n1,gout \n2,gout\n3, \n")
+    labels = read(tmp_path).labels
+    assert labels is not None
+    assert labels.tolist() == ["gout", "gout", None]
+    put(tmp_path, a="id,x\n1,1\n2,1\n3,1\n", labels="id,label\n1,3.0\n2,\n3,4.0\n")
+    labels = read(tmp_path).labels
+    assert labels is not None
+    assert labels.tolist() == [3, None, 4]
+    (tmp_path / "labels.csv").unlink()
+    frame = pd.DataFrame({"id": [1, 2, 3], "label": [3.0, np.nan, 4.0]})
+    frame.to_parquet(tmp_path / "labels.parquet")
+    labels = read(tmp_path).labels
+    assert labels is not None
+    assert labels.tolist() == [3, None, 4]
+    (tmp_path / "labels.parquet").unlink()
+    put(tmp_path, a="id,x\n1,1\n2,1\n3,1\n", labels="id,label\n1,Gout\n2,gout\n3,gout\n")
+    with pytest.warns(FewviewWarning, match=r"classes 'Gout' \(1\) and 'gout' \(2\) differ in"):
+        assert len(read(tmp_path).classes) == 2
+
+
+def test_names_of_key_and_labels_may_have_large_letters_and_spaces(tmp_path: Path) -> None:
+    put(tmp_path, a="ID,x,Label\np,1,gout\nq,2,\n", b=" id,y\nq,3\np,4\n")
+    data = read(tmp_path)
+    assert data.ids is not None
+    assert data.labels is not None
+    assert data.ids.tolist() == ["p", "q"]
+    assert data.columns == {"a": ("x",), "b": ("y",)}
+    assert data.labels.tolist() == ["gout", None]
+    assert read(tmp_path / "a.csv").view_dims == {"a": 1}
+    (tmp_path / "b.csv").unlink()
+    pd.DataFrame({"Id": ["q", "p"], "y": [3.0, 4.0]}).to_parquet(tmp_path / "b.parquet")
+    assert read(tmp_path) == data
+    # Which of two is meant cannot be known.
+    put(tmp_path, a="ID,Id,x\np,r,1\n")
+    with pytest.raises(FewviewError, match=r"no column 'id' \(it has 'ID', 'Id', 'x'\)"):
+        read(tmp_path)
+
+
+def test_labels_that_a_table_repeats_are_no_feature(tmp_path: Path) -> None:
+    put(tmp_path, a="id,x,label\np,1,u\nq,2,\n", labels="id,label\np,u\nq,v\n")
+    with pytest.warns(FewviewWarning, match=r"'label' of view 'a' is left out: .* labels\.csv"):
+        data = read(tmp_path)
+    assert data.columns == {"a": ("x",)}
+    assert data.labels is not None
+    assert data.labels.tolist() == ["u", "v"]
+
+
+@pytest.mark.parametrize("codes", [("7", "8", "9"), ("dry", "wet", "old")])
+def test_a_column_that_is_the_label_under_another_name_is_told(
+    tmp_path: Path, codes: tuple[str, ...]
+) -> None:
+    def text(rows: int) -> str:
+        cells = [f"{row},{codes[row % 3]},{row % 2},{'uvw'[row % 3]}" for row in range(rows)]
+        return "id,code,half,label\n" + "".join(f"{line}\n" for line in cells)
+
+    put(tmp_path, a=text(15))
+    with pytest.warns(FewviewWarning, match="column 'code' tells the class of every") as told:
+        read(tmp_path)
+    assert len(told) == 1
+    put(tmp_path, a=text(6))  # so few may agree by chance
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(tmp_path)
+
+
+def test_a_table_without_rows_is_a_view_that_nobody_has(tmp_path: Path) -> None:
+    put(tmp_path, a="id,x\np,1\n", b="id,y\n")
+    with pytest.warns(FewviewWarning, match=r"b\.csv has no rows; no sample has this view"):
+        assert read(tmp_path).view_names == ("a",)
+
+
+def test_some_labels_of_nobody_are_left_out(tmp_path: Path) -> None:
+    put(tmp_path, a="id,x\np,1\nq,2\n", labels="id,label\np,u\nq,v\nr,u\n")
+    with pytest.warns(FewviewWarning, match=r"labels\.csv: id 'r' in no table.*; left out"):
+        assert len(read(tmp_path)) == 2

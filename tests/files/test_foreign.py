@@ -64,8 +64,12 @@ DEEDS: dict[str, tuple[str, str]] = {
     "fill memory in C": (
         "raise OSError('memory allocation failed for H5Dread')", r"needs more than 0\.3 GiB"),
     "fill memory with bytes": ("[bytes(10**7) for _ in range(100)]", r"needs more than 0\.3 GiB"),
-    "raise": ("raise KeyError('x')", "is not a readable MATLAB file, or is damaged or cut short"),
-    "recurse": ("return load(paths, memory, labels)", "is not a readable MATLAB file"),
+    "raise": ("raise KeyError('x')", r"KeyError \('x'\) in \S+, a library's.*does not suit"),
+    "say damage": (
+        "raise KeyError('bad header, file is truncated')",
+        "is not a readable MATLAB file, or is damaged or cut short"),
+    "damage by kind": ("raise EOFError", "is not a readable MATLAB file, or is damaged"),
+    "recurse": ("return load(paths, memory, labels)", "RecursionError.*a library's"),
     # What our own reader does wrong is never called damage.
     "return an object": ("return object()", r"own reader of MATLAB.*TypeError.*_guarded\.py"),
     "return objects": ("return {'views': np.array([None])}", "own reader of MATLAB.*report this"),

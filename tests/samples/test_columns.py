@@ -183,3 +183,22 @@ def test_dates_beside_whole_numbers_with_gaps() -> None:
     for data in (MultiViewData({"t": frame}), MultiViewData.from_frames({"t": frame})):
         assert data.columns["t"] == ("day", "n", "ok", "word=a")
         np.testing.assert_array_equal(data.view("t"), [[1, 1, 1, 1], [2, NAN, NAN, NAN]])
+
+
+def test_dates_with_slashes_are_read_in_the_order_that_the_column_tells() -> None:
+    day_first = table(day=["31/12/1969", "2/1/1970", "3/1/1970 12:00"])
+    assert day_first.view("t")[:, 0].tolist() == [-1, 1, 2.5]
+    month_first = table(day=["12/31/1969", "1/2/1970"])
+    assert month_first.view("t")[:, 0].tolist() == [-1, 1]
+    for base, days in ((day_first, 1), (month_first, 31)):
+        frame = pd.DataFrame({"day": ["2/1/1970"]})
+        found = MultiViewData({"t": frame}, like=base)
+        assert found.view("t").tolist() == [[days]]
+    with pytest.raises(FewviewError, match=r"'1/2/1970', and no date .* write dates such as 2024"):
+        table(day=["1/2/1970", "3/4/1970"])
+
+
+@pytest.mark.parametrize("cells", [["12%", "7.5 %"], ["$3", "$12.50"], ["3 €", "4,20 €"]])
+def test_numbers_with_signs_are_not_words(cells: list[str]) -> None:
+    with pytest.raises(FewviewError, match="write numbers with a point"):
+        table(c=cells)

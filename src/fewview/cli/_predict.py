@@ -353,7 +353,7 @@ def _tell_doubt(columns: dict[str, list[Any]], reject: float | None, n_classes: 
     count = len(columns["id"])
     if reject is not None:
         gone = sum(columns["rejected"])
-        text = f"{gone} of {count} rejected: they fit no class"
+        text = f"{gone} of {count} rejected{': they fit no class' if gone else ''}"
         if gone > 3 * reject * count + 3:
             text += (
                 f"; in the mean over classes {100 * reject:g} % of samples that belong to them "

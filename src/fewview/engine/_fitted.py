@@ -114,7 +114,7 @@ class FittedBase:
     ) -> FittedBase:
         """What a method has learnt from rows; if they are `playing`, for an open world too."""
         thresholds = usual_thresholds(method, rows, task, prepared.state) if playing else None
-        known = usual_known(method, rows, task, prepared) if playing else None
+        known = usual_known(method, rows, task, prepared, thresholds) if playing else None
         return cls(
             method=type(method).__name__,
             parameters=method.described(),

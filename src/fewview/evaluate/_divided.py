@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from fewview.engine._fitted import usual_task
+from fewview.engine._fitted import FittedBase, usual_task
 from fewview.engine._method import Method
 from fewview.engine._registry import create
 from fewview.evaluate._advice import Advice, give_advice
@@ -100,7 +100,18 @@ def divide(data: MultiViewData, new: Sequence[str] | None = None) -> Divided:
             "it is unknown"
         )
     known = (data.codes >= 0) & ~is_new
-    return Divided(data[known] if known.any() else None, data[is_new], query, new is None)
+    base, support = (data[known] if known.any() else None), data[is_new]
+    # A view that known classes lack is a new sensor: what supports say about it is used.
+    learnt = [] if base is None else _present(base)
+    support = support.select_views(
+        [v for v in data.view_names if v in (*learnt, *_present(support))]
+    )
+    return Divided(None if base is None else base.select_views(learnt), support, query, new is None)
+
+
+def _present(data: MultiViewData) -> list[str]:
+    """The views that some sample has."""
+    return [view for index, view in enumerate(data.view_names) if data.mask[:, index].any()]
 
 
 def _few(sizes: dict[object, int]) -> list[object]:
@@ -152,7 +163,8 @@ def fit_divided(
     base = divided.base
     if base is not None:
         task = usual_task(base, way=divided.way, shot=divided.shot, queries=divided.queries)
-        clf.fit_base(base, task=task)
+        # Not fit_base, which learns to reject too, most of its time: here that is learnt if asked.
+        clf.base = FittedBase.of(clf, base, task, clf.prepare_base(base, task))
     return clf.fit(divided.support, classes=classes)
 
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -20,7 +21,7 @@ import numpy as np
 
 from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Keys, Table, Tables
 from fewview.files._guarded import kept_reader
-from fewview.files._kinds import UNFIT, Note, from_text, infer, kind_of, label_kind
+from fewview.files._kinds import UNFIT, Note, as_labels, from_text, infer, kind_of, label_kind
 from fewview.files._tables import (
     NUMBERED,
     SHEETS,
@@ -28,13 +29,14 @@ from fewview.files._tables import (
     TEXTS,
     RawTable,
     csv_header,
+    find_column,
     read_columns,
     read_table,
     write_csv_columns,
     write_parquet_columns,
 )
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
-from fewview.ground._words import MISSING, Texts, number_text
+from fewview.ground._words import Texts, number_text
 
 NOTE = "fewview.json"
 RESERVED = ("labels", "ids")
@@ -76,7 +78,10 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
             label_file = None
         keyed = None
         if label_file is not None:
-            keyed = read_columns(label_file, _named_label(label_file, labels, key), key)
+            column = _named_label(label_file, labels, key)
+            keyed = read_columns(label_file, column, key)
+            if note.ids is None:
+                raw = _without_labels(raw, column, label_file.name)
         elif inside is not None:
             raw, keyed = _taken_out(raw, inside)
     sources = [*(found[0] for found in raw.values()), order, keyed[0] if keyed else None]
@@ -87,7 +92,14 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
         kind = note.labels if labels is None and inside is None else None
         found = KeyedLabels(typed(keyed[0]), _labels(*keyed, kind))
     known = note.ids is not None
-    tables = {view: _table(files[view].name, raw[view], typed, order, known) for view in raw}
+    tables = {view: _table(files[view].name, raw[view], typed, order) for view in raw}
+    empty = [view for view, table in tables.items() if not known and not table.keys.ids]
+    for view in empty:
+        text = f"{files[view].name} has no rows"
+        if len(empty) == len(tables):
+            raise FewviewError(f"{text}; add samples, or remove the file")
+        warnings.warn(f"{text}; no sample has this view", FewviewWarning, stacklevel=5)
+        del tables[view]
     name = (path.stem if path.is_file() else path.resolve().name) or None
     return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
 
@@ -130,7 +142,7 @@ def _find_key(files: Sequence[Path]) -> str:
     """The column that identifies a sample: `id`, else one that all tables have without repeats."""
     csv_files = [file for file in files if file.suffix.lower() in TEXTS]
     headers = [csv_header(file) for file in csv_files]
-    if len(csv_files) < len(files) or all(DEFAULT_KEY in header for header in headers):
+    if len(csv_files) < len(files) or all(find_column(names, DEFAULT_KEY) for names in headers):
         return DEFAULT_KEY
     if len(files) < 2:  # any feature may differ in every row
         warnings.warn(
@@ -156,23 +168,24 @@ def _find_key(files: Sequence[Path]) -> str:
 
 def _has_column(file: Path, name: str) -> bool:
     """Whether a csv file has a column; others are asked when they are read."""
-    return file.suffix.lower() not in TEXTS or name in csv_header(file)
+    return file.suffix.lower() not in TEXTS or find_column(csv_header(file), name) is not None
 
 
 def _named_label(file: Path, labels: str | None, key: str) -> str:
     """The column of the label file: as said, `label`, or the only one beside the key."""
     if labels is not None or file.suffix.lower() not in TEXTS:
         return labels or "label"
-    rest = [name for name in csv_header(file) if name != key]
-    return rest[0] if "label" not in rest and len(rest) == 1 else "label"
+    header = csv_header(file)
+    rest = [name for name in header if name != find_column(header, key)]
+    return rest[0] if len(rest) == 1 else "label"
 
 
 def _label_column(raw: Mapping[str, RawTable], labels: str | None, file: Path | None) -> str | None:
     """The column of the tables that holds labels; asked for and not there is an error."""
     column = "label" if labels is None else labels
     names = dict.fromkeys(name for table in raw.values() for name in table[2] or ())
-    if column in names:
-        return column
+    if found := find_column(names, column):
+        return found
     if labels is None:
         return None
     where = "no table" if file is None else f"neither {file.name} nor a table"
@@ -213,11 +226,24 @@ def _taken_out(
     found = [label for label, _, _ in known.values()]
     lines = [line for _, _, line in known.values() if line is not None]
     if len(lines) == len(known):  # still texts, as from a label file
-        keys = Keys("labels", list(known), lines)
-        return rest, (keys, ["" if label is None else label for label in found])
-    as_text = infer(found)
-    typed = [None if label is None else as_text(label) for label in found]
-    return rest, (Keys("labels", list(known)), typed)
+        return rest, (Keys("labels", list(known), lines), found)
+    return rest, (Keys("labels", list(known)), found)
+
+
+def _without_labels(raw: dict[str, RawTable], column: str, label_file: str) -> dict[str, RawTable]:
+    """Tables without a copy of the labels, which would be taken for a feature."""
+    names = dict.fromkeys(name for table in raw.values() for name in table[2] or ())
+    found = find_column(names, column)
+    have = [view for view, table in raw.items() if table[0] and found in (table[2] or ())]
+    if found is None or not have:
+        return raw
+    warnings.warn(
+        f"the column {found!r} of view {shorten(map(repr, have))} is left out: labels are those "
+        f"of {label_file}",
+        FewviewWarning,
+        stacklevel=6,
+    )
+    return _taken_out(raw, found)[0]
 
 
 def _table_files(folder: Path) -> dict[str, Path]:
@@ -277,11 +303,21 @@ def _id_reader(sources: Sequence[Keys], noted: str | None) -> Callable[[Keys], K
 def _labels(keys: Keys, values: Sequence[Any], kind: str | None) -> list[Any]:
     if kind is not None:
         return _typed(keys, values, kind, "label")
-    if keys.lines is None:
-        return list(values)
-    known = [None if value in MISSING else value for value in values]
-    as_text = infer(known)
-    return [None if value is None else as_text(value) for value in known]
+    labels = as_labels(values)
+    counts = Counter(label for label in labels if isinstance(label, str))
+    spelt: dict[str, list[str]] = {}
+    for label in counts:
+        spelt.setdefault(label.casefold(), []).append(label)
+    for alike in spelt.values():
+        if len(alike) > 1:
+            listed = " and ".join(f"{label!r} ({counts[label]})" for label in sorted(alike))
+            warnings.warn(
+                f"classes {listed} differ in large letters only; they are taken for different "
+                "ones, so write them alike if they are the same",
+                FewviewWarning,
+                stacklevel=6,
+            )
+    return labels
 
 
 def _typed(keys: Keys, values: Sequence[Any], kind: str, what: str) -> list[Any]:
@@ -300,9 +336,7 @@ def _typed(keys: Keys, values: Sequence[Any], kind: str, what: str) -> list[Any]
     return out
 
 
-def _table(
-    where: str, raw: RawTable, typed: Callable[[Keys], Keys], order: Keys | None, known: bool
-) -> Table:
+def _table(where: str, raw: RawTable, typed: Callable[[Keys], Keys], order: Keys | None) -> Table:
     """Give a table its keys: its own, or for plain arrays those of the file of ids."""
     keys, block, columns, texts = raw
     if keys is not None:
@@ -318,8 +352,6 @@ def _table(
         )
     else:
         keys = Keys(where, order.ids)
-    if not keys.ids and not known:
-        raise FewviewError(f"{where} has no rows; remove the file")
     return Table(keys, block, columns, texts)
 
 

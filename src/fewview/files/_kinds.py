@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from fewview.files._file_contents import Contents
 from fewview.ground._errors import FewviewError
+from fewview.ground._words import MISSING
 
 KINDS = ("int", "float", "bool", "str", "json")
 # What a text that is of another kind than expected makes `from_text` raise.
 UNFIT = (ValueError, TypeError, RecursionError)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,14})\.0+")
 
 
 def kind_of(values: Iterable[Any], what: str) -> str:
@@ -91,6 +93,28 @@ def infer(texts: Iterable[str | None]) -> Callable[[str], Hashable]:
     if known and all(_INTEGER.fullmatch(text) for text in known):
         return int
     return str
+
+
+def as_labels(values: Iterable[Any]) -> list[Any]:
+    """Understand labels of a foreign table: without spaces around, None where there is none.
+
+    Whole numbers are integers, however they are written: a column of numbers in which some cells
+    are empty is one of 3.0, not of 3, to most programs.
+
+    Example:
+        >>> as_labels(["3.0", "", " 4"]), as_labels(["1.5", "2.0"]), as_labels(["gout ", "?"])
+        ([3, None, 4], ['1.5', '2.0'], ['gout', None])
+    """
+    texts = [value.strip() if isinstance(value, str) else value for value in values]
+    known = [None if value in MISSING or value != value else value for value in texts]
+    found = [value for value in known if value is not None]
+    if found and all(type(value) is float and value.is_integer() for value in found):
+        return [None if value is None else int(value) for value in known]
+    if not all(isinstance(value, str) for value in found):
+        return known
+    whole = [value and _WHOLE.sub(r"\1", value) for value in known]
+    as_text = infer(whole)
+    return [x if x is None else as_text(x) for x in (known if as_text is str else whole)]
 
 
 def code_labels(labels: Sequence[Any]) -> tuple[str, NDArray[np.int64], list[Any] | None]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+import struct
 import traceback
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +30,13 @@ _MACHINE = {
     errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO, errno.EROFS,
     errno.EDQUOT,
 }  # fmt: skip
+# How parsers say that bytes are damaged or cut: kinds of errors, or words of theirs.
+_DAMAGE = (EOFError, OSError, UnicodeError, struct.error, zipfile.BadZipFile, zlib.error)
+_DAMAGE_NAMED = ("ArrowInvalid", "MatReadError")
+_DAMAGE_WORDS = (
+    r"truncat|corrupt|damage|signature|magic|checksum|\bcrc\b|inflate|decompress|mat file type|"
+    r"unable to (synchronously )?(open|read|get)|can't (synchronously )?(open|read|get)|end of file"
+)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -50,9 +60,11 @@ def naming(path: Path) -> Iterator[None]:
 def whose_fault(error: Exception, called: str, damaged: str | None = None) -> str:
     """Say whose fault it is that reading a file failed: the file's, a library's, or our own.
 
-    Parsers fail on foreign bytes in any way they like, so most errors are put down to the file.
+    Parsers fail on foreign bytes in any way they like. What they are known to raise for damaged
+    ones is put down to the file, and whatever is raised where the caller says how to call that.
     Not so a call that fits no signature, a name that is not there (a library of another version),
-    what the machine refused, and slips, which Python tells by their kind.
+    what the machine refused, and slips, which Python tells by their kind. Anything else out of a
+    library may be the fault of either.
 
     Args:
         error: what was raised.
@@ -70,14 +82,16 @@ def whose_fault(error: Exception, called: str, damaged: str | None = None) -> st
             f"{innocent}: the {known}; update the libraries that fewview needs: pip install "
             "--upgrade fewview"
         )
-    if isinstance(error, (TypeError, AttributeError, AssertionError)):
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        if Path(__file__).parents[1] in Path(place.filename).parents:
-            return (
-                f"cannot be read: fewview's own {known} in {Path(place.filename).name}, "
-                f"line {place.lineno}, which it should not whatever a file holds; update fewview, "
-                "or report this"
-            )
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    own = Path(__file__).parents[1] in Path(place.filename).parents
+    slip = isinstance(error, (TypeError, AttributeError, AssertionError))
+    if slip and own:
+        return (
+            f"cannot be read: fewview's own {known} in {Path(place.filename).name}, "
+            f"line {place.lineno}, which it should not whatever a file holds; update fewview, "
+            "or report this"
+        )
+    if slip or not (own or damaged or _says_damage(error)):
         return (
             f"cannot be read: the {known} in {Path(place.filename).name}, a library's; the file is "
             "not what it should be, or the library does not suit: 'fewview doctor' tells, it "
@@ -85,6 +99,15 @@ def whose_fault(error: Exception, called: str, damaged: str | None = None) -> st
         )
     usual = "is not a readable {called} file, or is damaged or cut short ({reason}); get it again"
     return (damaged or usual).format(called=called, reason=reason)
+
+
+def _says_damage(error: Exception) -> bool:
+    """Whether a parser says that a file is damaged."""
+    return (
+        isinstance(error, _DAMAGE)
+        or type(error).__name__ in _DAMAGE_NAMED
+        or re.search(_DAMAGE_WORDS, str(error), re.IGNORECASE) is not None
+    )
 
 
 def memory_limit(size: int) -> int:

@@ -99,10 +99,23 @@ def _read_array(file: Path) -> NDArray[Any]:
     return array
 
 
+def find_column(header: Iterable[str], name: str) -> str | None:
+    """A column by its name, else the only one that differs by spaces or large letters alone.
+
+    Example:
+        >>> find_column([" ID", "x"], "id"), find_column(["ID", "Id"], "id")
+        (' ID', None)
+    """
+    names = list(header)
+    alike = [other for other in names if other.strip().casefold() == name.strip().casefold()]
+    return name if name in names else alike[0] if len(alike) == 1 else None
+
+
 def _place(header: Sequence[str], name: str) -> int:
-    if list(header).count(name) == 1:
-        return list(header).index(name)
-    if name in header:
+    found = find_column(header, name)
+    if found is not None and list(header).count(found) == 1:
+        return list(header).index(found)
+    if found is not None:
         raise FewviewError(f"column {name!r} occurs twice; remove one")
     advice = (
         "name the column that identifies a sample with --key (key= in Python)"
@@ -272,7 +285,7 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
             names = list(source.schema_arrow.names)
             # Columns of structures are chosen by leaf, so all are read and the rest is dropped;
             # keys alone are never one.
-            alone = [key] if wanted is None and names.count(key) == 1 else None
+            alone = [key] if wanted is None and names.count(key) == 1 else None  # as it is written
             table = source.read(columns=alone, use_threads=False)
     except ArrowNotImplementedError as error:
         raise FewviewError(

@@ -31,11 +31,18 @@ WORD_WIDTH = 128
 # A column with a word in it whose other cells are so many different numbers holds a mistake.
 MOST_CODES = 10
 # Numbers as some people write them; read as words, they would lose their order.
-ODD_NUMBER = re.compile(r"[+-]?(\d+,\d+|\d{1,3}([,_' ]\d{3})+(\.\d+)?|\d+(_\d+)+)")
+_PLAIN = r"[+-]?\d+([.,]\d+)?"
+ODD_NUMBER = re.compile(
+    r"[+-]?(\d+,\d+|\d{1,3}([,_' ]\d{3})+(\.\d+)?|\d+(_\d+)+)"
+    rf"|[$€£] ?{_PLAIN}|{_PLAIN} ?[%$€£]"
+)
 # Signs that stand for an empty cell among numbers.
 DASHES = frozenset({"-", "--", "\N{EN DASH}", "\N{EM DASH}", ".", "*"})
 # Dates as day.month.year, which no one writes in another order.
 DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+# Dates as 31/5/2024 or 5/31/2024, perhaps with a time: which it is, the whole column tells.
+SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})((?:[ T].+)?)")
+DAY_FIRST, MONTH_FIRST = ("day first",), ("month first",)
 TRUTHS = (("no", "yes"), ("false", "true"), ("n", "y"))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Block = NDArray[Any]
@@ -101,8 +108,9 @@ def learn_column(name: str, texts: Texts) -> Column:
     for pair in TRUTHS:
         if lower and lower <= set(pair):
             return Column(name, "boolean", pair)
-    if levels and all(_days(level) is not None for level in levels):
-        return Column(name, "date")
+    for order in ((), DAY_FIRST, MONTH_FIRST):
+        if levels and all(_days(level, order) is not None for level in levels):
+            return Column(name, "date", order)
     if len(levels) > MOST_CATEGORIES:
         return Column(name, "words")
     return Column(name, "category", tuple(levels))
@@ -115,7 +123,9 @@ def merge_columns(parts: Sequence[Columns]) -> Columns:
         alike = [c for part in parts for c in part if c.name == column.name]
         if any(c != column for c in alike):
             kinds = {c.kind for c in alike}
-            if "words" in kinds:
+            if kinds == {"date"}:
+                pass  # their texts are in one order by now
+            elif "words" in kinds:
                 column = Column(column.name, "words")
             else:
                 levels = in_order({level for c in alike for level in c.levels})
@@ -193,6 +203,11 @@ class RawView:
                 raise FewviewError(
                     f"{where}{texts[words[0]]!r}; write numbers with a point, such as 1000.5, and "
                     "no other signs"
+                )
+            if columns[index].levels == DAY_FIRST and _days_either_way(texts):
+                raise FewviewError(
+                    f"{where}{texts[words[0]]!r}, and no date of the column tells whether days or "
+                    "months come first; write dates such as 2024-05-31"
                 )
             if len(numbers) < len(words) or columns[index].kind == "date":
                 continue
@@ -326,7 +341,7 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
             if _known(column, text):
                 out[row] = column.levels.index(text.lower())
             continue
-        value = _days(text) if column.kind == "date" else _number(text)
+        value = _days(text, column.levels) if column.kind == "date" else _number(text)
         if value is None and text in DASHES:
             continue
         if value is None:
@@ -346,11 +361,23 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _days(text: str) -> float | None:
-    """Days since 1970 of a date or time in the form 2024-05-31T12:00, or a date as 31.5.2024."""
+def _days_either_way(texts: Texts) -> bool:
+    """Whether dates with slashes can be read with the day first and with the month first."""
+    return all(text is None or _days(text, MONTH_FIRST) is not None for text in texts)
+
+
+def _days(text: str, order: tuple[str, ...] = ()) -> float | None:
+    """Days since 1970 of a date or time in the form 2024-05-31T12:00, or a date as 31.5.2024.
+
+    Where an order is given also as 31/5/2024 or 5/31/2024.
+    """
     if dotted := DOTTED.fullmatch(text):
         day, month, year = dotted.groups()
         text = f"{year}-{month:0>2}-{day:0>2}"
+    elif order and (slashed := SLASHED.fullmatch(text)):
+        day, month, year, time = slashed.groups()
+        day, month = (day, month) if order == DAY_FIRST else (month, day)
+        text = f"{year}-{month:0>2}-{day:0>2}{time}"
     if len(text) < 10 or not text[:4].isdigit() or text[4] != "-":
         return None
     try:

@@ -185,13 +185,17 @@ class MultiViewData:
     ) -> MultiViewData:
         """Make samples of what a file says, or of tables that are still to be joined by key."""
         from fewview.files._file_contents import Tables
-        from fewview.samples._joins import join_tables
+        from fewview.samples._joins import join_tables, tell_copies
 
         kinds: dict[str, Columns] = {}
+        foreign = isinstance(contents, Tables) and not contents.trusted
         if isinstance(contents, Tables):
             learnt = None if like is None else like.kinds
             contents, kinds = join_tables(contents, partial_rows, learnt, disjoint)
-        return cls(**vars(contents), partial_rows=partial_rows).with_kinds(kinds)
+        data = cls(**vars(contents), partial_rows=partial_rows).with_kinds(kinds)
+        if foreign and data.labels is not None:
+            tell_copies(data.codes, data.views, data.columns, kinds)
+        return data
 
     @classmethod
     def unchecked(

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from itertools import chain
 from numbers import Number
 from typing import Any
 
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 from fewview.files._file_contents import Contents, KeyedLabels, Keys, Tables
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import FloatArray, PartialRows, as_float, numbered, settle_rows
-from fewview.samples._columns import Columns, RawView
+from fewview.samples._columns import Columns, RawView, plain_columns
 from fewview.samples._labels import in_order, is_rising
 
-# Tables of so many rows share some, unless they are keyed differently.
+# Tables of so many rows share some, unless they are keyed differently; and classes of so many
+# samples (so many classes) do not agree with a column by chance.
 FEWEST_ROWS = 5
+FEWEST_CLASSES = 3
 
 
 def join_tables(
@@ -50,6 +53,8 @@ def join_tables(
         if not given.trusted:
             _check_kinds([*sources, *extra])
             _check_overlap(sources, disjoint)
+            if not disjoint:
+                _check_spelling(sources)
         ids: Any = _samples(sources, given.order)
         place = {value: index for index, value in enumerate(ids)}
         places: list[Any] = [[place[value] for value in keys.ids] for keys in sources]
@@ -121,13 +126,48 @@ def _samples(sources: Sequence[Keys], order: Keys | None) -> list[Any]:
 def _joined_labels(labels: KeyedLabels, ids: Sequence[Any], place: dict[Any, int]) -> list[Any]:
     strange = [value for value in labels.keys.ids if value not in place]
     if strange:
-        repair = _repair(strange, [value for value in place if value not in set(labels.keys.ids)])
-        raise FewviewError(
-            f"{labels.keys.where}: {_ids(strange)} in no table, which have {_ids(ids, 3)}; "
-            + (repair or "remove these labels, or check that labels and tables use the same keys")
-        )
+        listed = set(labels.keys.ids)
+        repair = _repair(strange, [value for value in place if value not in listed])
+        text = f"{labels.keys.where}: {_ids(strange)} in no table, which have {_ids(ids, 3)}"
+        if repair or 2 * len(strange) >= len(listed):
+            advice = "remove these labels, or check that labels and tables use the same keys"
+            raise FewviewError(f"{text}; {repair or advice}")
+        warnings.warn(f"{text}; left out", FewviewWarning, stacklevel=5)
     known = dict(zip(labels.keys.ids, labels.labels, strict=True))
     return [known.get(value) for value in ids]
+
+
+def tell_copies(
+    codes: NDArray[np.int64],
+    views: Mapping[str, FloatArray],
+    columns: Mapping[str, Sequence[str]],
+    kinds: Mapping[str, Columns],
+) -> None:
+    """Tell columns that have one value in every class and another one in every other.
+
+    Such a column is most likely the label under another name, which nothing must be learnt from.
+    Few classes or few samples of each may have one by chance. `codes` are -1 without a label.
+    """
+    for view, block in views.items():
+        names = columns.get(view, tuple(map(str, range(block.shape[1]))))
+        start = 0
+        for column in kinds.get(view) or plain_columns(names):
+            part = block[:, start : start + column.width]
+            start += column.width
+            rows = np.flatnonzero((codes >= 0) & ~np.isnan(part).any(axis=1))
+            values = part[rows].argmax(axis=1) if column.kind == "category" else part[rows, 0]
+            n_classes = len(np.unique(codes[rows]))
+            if column.kind == "words" or n_classes < FEWEST_CLASSES:
+                continue
+            if len(rows) < FEWEST_ROWS * n_classes or len(np.unique(values)) != n_classes:
+                continue
+            if len(set(zip(codes[rows].tolist(), values.tolist(), strict=True))) == n_classes:
+                warnings.warn(
+                    f"view {view!r}: the column {column.name!r} tells the class of every labelled "
+                    "sample; take it out of the table if it is the label under another name",
+                    FewviewWarning,
+                    stacklevel=4,
+                )
 
 
 def _check_keys(keys: Keys) -> None:
@@ -218,6 +258,40 @@ def _check_overlap(sources: Sequence[Keys], disjoint: bool) -> None:
     warnings.warn(
         f"{text} ({shown}); check that all tables use the same keys", FewviewWarning, stacklevel=5
     )
+
+
+def _check_spelling(sources: Sequence[Keys]) -> None:
+    """Refuse keys that are written differently in some rows only: one sample would be two.
+
+    Keys that some table tells apart are different ones, whatever they look like.
+    """
+    tables: dict[Any, list[str]] = {}
+    for keys in sources:
+        for value in keys.ids:
+            tables.setdefault(value, []).append(keys.where)
+    partly = [value for value, where in tables.items() if len(where) < len(sources)]
+    if all(type(value) is int for value in partly):
+        return
+    for change, advice in REPAIRS:
+        spelt: dict[str, list[Any]] = {}
+        for value in partly:
+            spelt.setdefault(change(str(value)), []).append(value)
+        alike = [values for values in spelt.values() if len(values) > 1]
+        alike = [values for values in alike if _differ([tables[value] for value in values])]
+        if alike:
+            one, two = alike[0][:2]
+            raise FewviewError(
+                f"id {one!r} in {tables[one][0]} and id {two!r} in {tables[two][0]} look like the "
+                f"same sample; {advice} {len(alike)} more would match, so write all tables alike. "
+                "Give --disjoint (disjoint=True in Python) to go on where they are different "
+                "samples"
+            )
+
+
+def _differ(lists: Sequence[Sequence[str]]) -> bool:
+    """Whether nothing is in two lists, or twice in one."""
+    together = list(chain.from_iterable(lists))
+    return len(set(together)) == len(together)
 
 
 def _repair(one: Sequence[Any], two: Sequence[Any]) -> str:

@@ -104,8 +104,17 @@ def log_odds(gate: FloatArray, best_new: FloatArray, best_known: FloatArray) -> 
     return out
 
 
-def learn_known(method: Contract, base: MultiViewData, task: TaskSpec, prepared: Prepared) -> Known:
-    """Learn from unscaled base classes, and what was prepared of them, to tell known from new."""
+def learn_known(
+    method: Contract,
+    base: MultiViewData,
+    task: TaskSpec,
+    prepared: Prepared,
+    usual: Thresholds | None = None,
+) -> Known:
+    """Learn from unscaled base classes, and what was prepared of them, to tell known from new.
+
+    `usual` are the thresholds of `set_thresholds`, where they are there already.
+    """
     settled = method.settled(prepared.state)
     found = play(settled, base, task)
     shots, gates = [], []
@@ -122,7 +131,7 @@ def learn_known(method: Contract, base: MultiViewData, task: TaskSpec, prepared:
     limits = Thresholds(
         (MOST_WEIGHT,), np.array([by_views(found, found.own, ~found.new, base.n_views)])
     )
-    usual = set_thresholds(settled, base, task)
+    usual = usual or set_thresholds(settled, base, task)
     fits = np.empty(len(found.new))
     for whole in (False, True):
         rows = found.whole == whole
@@ -144,11 +153,15 @@ def better_share(
 
 
 def usual_known(
-    method: Contract, base: MultiViewData, task: TaskSpec, prepared: Prepared
+    method: Contract,
+    base: MultiViewData,
+    task: TaskSpec,
+    prepared: Prepared,
+    usual: Thresholds | None = None,
 ) -> Known | None:
     """`learn_known`; None where there are too few base classes or samples."""
     try:
-        return learn_known(method, base, task, prepared)
+        return learn_known(method, base, task, prepared, usual)
     except FewviewError:
         return None  # asking for it later says why
 

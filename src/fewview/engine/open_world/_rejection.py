@@ -134,17 +134,32 @@ def honest_quantiles(values: FloatArray, label: NDArray[np.int64]) -> FloatArray
     lowered until the mean over classes is what was asked for. Where even the smallest value is too
     often undercut, that is the limit.
     """
+    order = np.argsort(values)
+    values, label = values[order], label[order]  # once for all classes
     levels, classes = LEVELS, np.unique(label)
     if len(classes) > 1:
         below = np.zeros(len(LEVELS))
         for one in classes:
-            own = np.sort(values[label == one])
-            limits = np.quantile(values[label != one], LEVELS)
+            own, limits = values[label == one], quantiles(values[label != one], LEVELS)
             below += np.searchsorted(own, limits) / len(own) / len(classes)
         below = np.maximum.accumulate(below)
         place = np.searchsorted(below, LEVELS, side="right") - 1
         levels = np.minimum(np.where(place >= 0, LEVELS[np.maximum(place, 0)], 0.0), LEVELS)
-    out: FloatArray = np.quantile(values, levels)
+    return quantiles(values, levels)
+
+
+def quantiles(rising: FloatArray, levels: FloatArray) -> FloatArray:
+    """`np.quantile` of values that rise already, to the last bit and much faster.
+
+    Example:
+        >>> quantiles(np.array([1.0, 2.0, 4.0]), np.array([0.0, 0.25, 1.0])).tolist()
+        [1.0, 1.5, 4.0]
+    """
+    place = levels * (len(rising) - 1)
+    low = np.floor(place).astype(np.intp)
+    below, above = rising[low], rising[np.minimum(low + 1, len(rising) - 1)]
+    share, step = place - low, above - below
+    out: FloatArray = np.where(share >= 0.5, above - step * (1 - share), below + step * share)
     return out
 
 
