@@ -159,6 +159,12 @@ class Contract(Parameters, ABC):
         """
         return State()
 
+    def told_by_queries(
+        self, support: MultiViewData, query: MultiViewData, task: TaskSpec
+    ) -> Prepared | None:
+        """What supports and queries tell where nothing else does; None: queries tell nothing."""
+        return None
+
     def start_statistics(self, sample: MultiViewData) -> Any:
         """Empty statistics that a base set in parts is added to (`update`, `merge`), or None.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
+from copy import copy
 from dataclasses import replace
 from numbers import Integral
 from os import PathLike
@@ -115,10 +116,23 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
                 FewviewWarning,
                 stacklevel=3,
             )
-        batch, rows, columns = self._asked(query)
-        scores = self.score_batch(batch, self.prepared_)[0]
-        self._warn_of_queries(batch, scores, columns)
+        knowing = self._told_by(query)
+        batch, rows, columns = knowing._asked(query)
+        scores = knowing.score_batch(batch, knowing.prepared_)[0]
+        knowing._warn_of_queries(batch, scores, columns)
         return self._even_where_unrelated(batch, scores).cpu()[rows][:, columns]
+
+    def _told_by(self: Self, query: MultiViewData) -> Self:
+        """This method, or one that has learnt from queries too, where there is no base set."""
+        if self.base is not None:
+            return self
+        order = content_order(query)
+        found = self.told_by_queries(self.support_, query[order], self._own_task(self.support_))
+        if found is None:
+            return self
+        knowing = copy(self)
+        knowing.prepared_ = found
+        return knowing
 
     def task_batch(self, query: MultiViewData) -> EpisodeBatch:
         """The supports given to `fit` and some queries as one scaled task on the device."""

@@ -26,8 +26,9 @@ SCALINGS = (
 # Of fewer features, the direction of a row says too little: of one, no more than its sign.
 WIDE = 6
 Float64Array = NDArray[np.float64]
-# A view without negative entries has words or other rare things in it when so many are zero.
-SPARSE = 0.5
+# A view without negative entries has words or other rare things in it when so many are zero and it
+# has so many columns, those of categories left out: a few flags are no words.
+SPARSE, WORDS = 0.5, 32
 # Numbers of a block that are worked on at once.
 CACHED = 1 << 18
 
@@ -338,7 +339,8 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
     """The scaling of every view that its entries ask for.
 
     Without negative entries and mostly zeros, as counts of words are: square roots and unit rows;
-    dividing by the deviations of rare words would make them what rows differ by. Otherwise
+    dividing by the deviations of rare words would make them what rows differ by. (Categories, and
+    views of a few columns, are mostly zeros too and are no words.) Otherwise
     standardised columns and unit rows (not of fewer than six features, whose direction says too
     little), after square roots where no view has negative entries: histograms and activations have
     long tails. (Roots of some views and not of others were no better on base classes,
@@ -354,7 +356,9 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
     dense = "standard+unit" if min(lowest.values()) < 0 else "root+standard+unit"
     rules = {}
     for view, width in data.view_dims.items():
-        sparse = lowest[view] >= 0 and zeros[view] > SPARSE
+        listed = data.kinds.get(view, ())
+        flags = sum(column.width for column in listed if column.kind in ("category", "boolean"))
+        sparse = lowest[view] >= 0 and zeros[view] > SPARSE and width - flags >= WORDS
         rules[view] = "standard" if width < WIDE else "root+unit" if sparse else dense
     return rules
 

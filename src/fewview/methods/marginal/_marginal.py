@@ -47,13 +47,14 @@ from fewview.methods.marginal._rounds import (
     restructured,
     score_alone,
     score_together,
+    together,
 )
 from fewview.methods.marginal._settings import (
     Settings,
     SettingsChoice,
     choose_settings,
 )
-from fewview.methods.marginal._unlabelled import beside, gaussians_alone
+from fewview.methods.marginal._unlabelled import FEW, beside, gaussians_alone, tell_something
 from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
@@ -68,8 +69,9 @@ STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 MANY_CLASSES = 20
 TOGETHER = {None: 0.5, False: 0.5, True: 0.3}
 ALONE = {None: 0.5, False: 0.7, True: 0.4}
-# Components without base classes, where nothing but a few rows tells how they vary.
-COMPONENTS_ALONE = 64
+# Components without base classes, where nothing but a few rows tells how they vary; and how much
+# less sure answers are where unlabelled rows or queries have told it.
+COMPONENTS_ALONE, UNTOLD = 64, 0.5
 # How much a view counts that only supports have: it is taken to be independent of the others in a
 # class, so that all of it would count twice what they say too. Of 1, 1/2, 1/4 this was best on
 # scene15 and cub (new classes, five shots; with one shot they are level).
@@ -209,7 +211,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "default"
 
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
     scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
 
@@ -381,7 +383,7 @@ class Marginal(Method):
             return out
         there = support.mask[:, [view in new for view in support.view_names]].any(axis=1)
         rows = out.scaling.transform(support[there].select_views(new), np.float64, True)
-        axes, more = gaussians_alone(column_filled(rows), COMPONENTS_ALONE)
+        axes, more = gaussians_alone(column_filled(rows), COMPONENTS_ALONE, 0.0)
         more = replace(more, within=more.within / NEW_VIEW)
         state = cast(MarginalState, prepared.to("cpu").state).to("cpu", torch.float64)
         projection, model = beside((state.projection, state.model), (axes, more))
@@ -390,8 +392,27 @@ class Marginal(Method):
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
-        components = COMPONENTS_ALONE if self.components is None else self.components
-        return MarginalState(*gaussians_alone(column_filled(rows), components), self.resolved())
+        found = gaussians_alone(column_filled(rows), self._components_alone)
+        settings = self.resolved()
+        if self.calibration is None and (rows.codes < 0).any():
+            settings = replace(settings, calibration=UNTOLD * settings.calibration)
+        return MarginalState(*found, settings)
+
+    @property
+    def _components_alone(self) -> int:
+        return COMPONENTS_ALONE if self.components is None else self.components
+
+    def told_by_queries(
+        self, support: MultiViewData, query: MultiViewData, task: TaskSpec
+    ) -> Prepared | None:
+        """Without base classes and with few supports, queries tell how samples vary."""
+        few = len(support) <= FEW * len(support.classes)
+        if not (few and together(len(query), self._rule)):
+            return None
+        rows = MultiViewData.concat([support.without_ids(), query.with_labels(None).without_ids()])
+        prepared = self.prepare_rows(rows, task)
+        scaled = prepared.scaling.transform(rows, self.dtype, True)
+        return prepared if tell_something(column_filled(scaled), self._components_alone) else None
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
@@ -425,8 +446,8 @@ class Marginal(Method):
             for batch, model in parts
         ]
         evidence, members, scores = zip(*found, strict=True)
-        together = Evidence.join(evidence), torch.cat(members), torch.cat(scores)
-        return score_together(*together, parts[0][1].settings, self._rule)
+        joined = Evidence.join(evidence), torch.cat(members), torch.cat(scores)
+        return score_together(*joined, parts[0][1].settings, self._rule)
 
     def stack(self, states: Sequence[State]) -> StackedState | None:
         """The models side by side, where their settings are the same."""
