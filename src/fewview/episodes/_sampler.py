@@ -79,6 +79,25 @@ class Episodes:
         return replace(self, **{name: getattr(self, name)[key] for name in per_task})
 
     @property
+    def query_order(self) -> IntArray:
+        """An order of the queries of every task that says nothing of their classes, from its seed.
+
+        [tasks, n_query], where the queries of `mixed` were before.
+        """
+        keys = raw(combine(self.seeds, stream_key("order of queries")), self.query.shape[1])
+        return smallest(keys, self.query.shape[1])
+
+    def mixed(self) -> Episodes:
+        """The same tasks with queries in `query_order`: class by class, their place would tell."""
+        order = self.query_order
+        return replace(
+            self,
+            query=np.take_along_axis(self.query, order, axis=1),
+            query_labels=np.take_along_axis(self.query_labels, order, axis=1),
+            query_mask=np.take_along_axis(self.query_mask, order[..., None], axis=1),
+        )
+
+    @property
     def missing_rate(self) -> float:
         """Realised share of missing cells over all tasks."""
         present = self.support_mask.sum() + self.query_mask.sum()
