@@ -453,7 +453,9 @@ EXPLAINED = """\
   of the machine that recorded them, and of one run.
 - **queries together**: an answer depends on what else is asked, by the method itself (`yes`) or
   because gaps are filled from all queries (`by padding`). **needs base**: cannot work without base
-  classes. **assumes balance**: uses that classes are equally frequent.""".splitlines()
+  classes. **assumes balance**: uses that classes are equally frequent.
+- **version**: of the method, in brackets of those it is made of; of a submitted one also a digest
+  of its file. Below it is said what one that has no file is made of.""".splitlines()
 
 
 def board_table(board: Board) -> list[tuple[str, ...]]:
