@@ -139,7 +139,8 @@ def test_a_plan_needs_no_data(invoke: Invoke, tmp_path: Path) -> None:
     assert cells["cub"] == [9 * 6 * 10, 4 * 6 * 3]
     assert sum(cells["figure5"]) > 0
     assert {"claims", "splits", "time"} <= set(cells)
-    assert "its data are not here ('fewview data list')" in out
+    assert "its data are not here ('fewview data fetch handwritten')" in out
+    assert "its data are not here ('fewview data info caltech102')" in out
     assert not list(tmp_path.iterdir())
 
 

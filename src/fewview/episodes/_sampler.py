@@ -79,25 +79,6 @@ class Episodes:
         return replace(self, **{name: getattr(self, name)[key] for name in per_task})
 
     @property
-    def query_order(self) -> IntArray:
-        """An order of the queries of every task that says nothing of their classes, from its seed.
-
-        [tasks, n_query], where the queries of `mixed` were before.
-        """
-        keys = raw(combine(self.seeds, stream_key("order of queries")), self.query.shape[1])
-        return smallest(keys, self.query.shape[1])
-
-    def mixed(self) -> Episodes:
-        """The same tasks with queries in `query_order`: class by class, their place would tell."""
-        order = self.query_order
-        return replace(
-            self,
-            query=np.take_along_axis(self.query, order, axis=1),
-            query_labels=np.take_along_axis(self.query_labels, order, axis=1),
-            query_mask=np.take_along_axis(self.query_mask, order[..., None], axis=1),
-        )
-
-    @property
     def missing_rate(self) -> float:
         """Realised share of missing cells over all tasks."""
         present = self.support_mask.sum() + self.query_mask.sum()
@@ -174,6 +155,26 @@ class Episodes:
         if wrong:
             raise FewviewError(f"{path}: {wrong}; the file was damaged or changed, write it again")
         return out
+
+
+def query_order(episodes: Episodes) -> IntArray:
+    """An order of the queries of every task that says nothing of their classes, from its seed.
+
+    [tasks, n_query], where the queries of `mixed` were before.
+    """
+    count = episodes.query.shape[1]
+    return smallest(raw(combine(episodes.seeds, stream_key("order of queries")), count), count)
+
+
+def mixed(episodes: Episodes) -> Episodes:
+    """The same tasks with queries in `query_order`: class by class, their place would tell."""
+    order = query_order(episodes)
+    return replace(
+        episodes,
+        query=np.take_along_axis(episodes.query, order, axis=1),
+        query_labels=np.take_along_axis(episodes.query_labels, order, axis=1),
+        query_mask=np.take_along_axis(episodes.query_mask, order[..., None], axis=1),
+    )
 
 
 def _inconsistency(episodes: Episodes) -> str | None:

@@ -19,7 +19,7 @@ from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from fewview.datasets._splits import ClassSplit
 from fewview.engine._method import Method
-from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._sampler import Episodes, EpisodeSampler, mixed
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import (
     Grid,
@@ -97,7 +97,7 @@ def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[
                 sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
                 method, episodes = make_method(text, grid), sampler.draw(start, stop)
                 if brings_code(method):
-                    episodes = episodes.mixed()
+                    episodes = mixed(episodes)
                 parts.append(_score(method, setting, split, task, episodes))
                 if tell is not None:
                     tell(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
+from fewview.datasets._catalogue import get_spec
 from fewview.engine._registry import create
 from fewview.engine._trained import TrainedMethod
 from fewview.evaluate._executors import kept_workers
@@ -576,7 +577,8 @@ def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
             if not total and not note:
                 part = item.part
                 total = len(part.methods) * len(part.grid.etas) * part.n_splits
-                note = "; its data are not here ('fewview data list')"
+                way = "fetch" if get_spec(data := str(part.grid.datasets[0])).fetchable else "info"
+                note = f"; its data are not here ('fewview data {way} {data}')"
             rows.append((name, total, there, total - there, item.part.describe() + note))
     return [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
 
