@@ -336,7 +336,7 @@ def brings_code(method: Method) -> bool:
     Example:
         >>> from fewview import Proto
         >>> class Mine(Proto):
-        ...     pass
+        ...     __module__ = "mine"
         >>> brings_code(Proto()), brings_code(Mine())
         (False, True)
     """
