@@ -13,6 +13,9 @@ point better, and where it may not stay (a filling that looks at queries, in a m
 does not), it counts for nothing. Methods that train networks, and Marginal, which chooses its
 scaling itself, are left as they are. Where `root+standard+unit` wins, the default is `by-width`,
 the same but for views of fewer than six features, which these sets do not have.
+
+concat-hgb takes longest: 1440 fits of boosted trees, 23 minutes of a core, most of them on
+movies617 (3276 features).
 """
 
 from __future__ import annotations

@@ -127,6 +127,37 @@ def test_plan_lists_cells_and_computes_nothing(
     assert not store.exists()
 
 
+def test_a_plan_needs_no_data(invoke: Invoke, tmp_path: Path) -> None:
+    where = ("--data-dir", str(tmp_path), "--store", str(tmp_path / "a.sqlite"))
+    code, out, err = invoke("all", "--plan", *where)
+    assert code == 0, err
+    cells: dict[str, list[int]] = {}
+    for line in out.splitlines()[1:]:
+        if len(words := line.split()) > 4 and words[1].isdigit():
+            cells.setdefault(words[0], []).append(int(words[1]))
+    # Nine plain methods and four networks, 6 rates, 10 and 3 class splits.
+    assert cells["cub"] == [9 * 6 * 10, 4 * 6 * 3]
+    assert sum(cells["figure5"]) > 0
+    assert {"claims", "splits", "time"} <= set(cells)
+    assert "its data are not here ('fewview data fetch handwritten')" in out
+    assert "its data are not here ('fewview data info caltech102')" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_class_splits_are_weighed_by_what_is_recorded(invoke: Invoke) -> None:
+    code, out, err = invoke("splits", "--only", "ugda")
+    assert code == 0, err
+    ugda = [line for line in out.splitlines() if line.split()[:3] == ["orl", "UGDA", "likely"]]
+    assert len(ugda) == 1
+    assert "on cpu and cuda by" in out
+    assert "cpu and cpu" not in out
+    code, _, err = invoke("cub", "--only", "bavardage")
+    assert code == 2
+    assert "no table or figure has a method of that name" in err
+    assert "marginal" in err
+    assert "class-impute" not in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -137,7 +168,7 @@ def test_plan_lists_cells_and_computes_nothing(
         (("cub", "--store", "a.sqlite"), "--store does nothing to recorded results"),
         (("cub", "--record"), "add --compute to compute here, or --stored"),
         (("cub", "--compute", "--stored"), "give one of them"),
-        (("cub", "--only", "ugda:k=2"), "--only ugda:k=2: no registered method is called so"),
+        (("cub", "--only", "ugda:k=2"), "--only ugda:k=2: no table or figure has a method"),
     ],
 )
 def test_wrong_input_is_one_message(

@@ -112,6 +112,13 @@ def test_the_answer_comes_last_and_wide_shows_all(shown: object) -> None:
     assert len(out[0]) > 80
 
 
+def test_claims_say_what_they_are_before_anything_else_is_left_out(shown: object) -> None:
+    out, errors = shown("reproduce claims")  # type: ignore[operator]
+    assert any("removing L_ce" in line for line in out)
+    (told,) = [line for line in errors if line.startswith("left out for want of room: ")]
+    assert "says" not in told.replace(",", " ").split()
+
+
 def test_columns_are_dropped_in_the_order_that_is_asked_for() -> None:
     header, lines = ["name", "a" * 10, "b" * 10, "c" * 10], [["x", "1", "2", "3"]]
     assert fitting(header, lines, 80, [2], {}) == ([0, 1, 2, 3], 2)

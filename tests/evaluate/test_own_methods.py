@@ -279,3 +279,163 @@ def test_what_cannot_be_sent_is_said(tmp_path: Path) -> None:
     assert run(grid).computed == 2
     with pytest.raises(FewviewError, match="cannot be sent to other processes"):
         run(grid, jobs=2)
+
+
+# ---------------------------------------------------------------------- who looks at places
+
+PLACE = """
+import numpy as np
+import torch
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+from fewview import Concat, Method
+
+class Place(Method):
+    '''Class by class: the first queries are of the first class.'''
+
+    name = "place"
+
+    def scores(self, batch, state):
+        at = torch.arange(batch.n_query) * batch.way // batch.n_query
+        return torch.nn.functional.one_hot(at, batch.way).double().expand(batch.n_tasks, -1, -1)
+
+    def typicality(self, batch, state):
+        first = torch.arange(batch.n_query) < batch.n_query // 2
+        return first.double()[:, None].expand(batch.n_tasks, -1, batch.way)
+
+def place(x):
+    return np.linspace(0, 1, len(x))[:, None]
+
+pipeline = Concat(make_pipeline(FunctionTransformer(place), SVC(C=100.0)))
+"""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    path = tmp_path / "places.py"
+    path.write_text(PLACE)
+    return path
+
+
+def test_places_of_queries_tell_nothing(places: Path) -> None:
+    """Three classes: who knows nothing but places is right in a third, and was always."""
+    grid = small(f"{places}:Place,{places}:pipeline", episodes=100)
+    rows, _ = bench(grid, store="none")
+    # 200 tasks of 45 queries or more: a standard error below 0.6 points.
+    assert {row["accuracy"] == pytest.approx(100 / 3, abs=3.0) for row in rows} == {True}
+
+
+def test_places_tell_nothing_to_objects_and_in_advice(places: Path) -> None:
+    from fewview import load
+    from fewview.evaluate._advice import give_advice
+    from fewview.ground._own_code import load_file
+
+    brought = load_file(places).Place
+    advice = give_advice(load("digits"), methods=[brought()], splits=2, episodes=60)
+    found = {row["method"]: row for row in advice.rows}["place"]
+    assert found["accuracy"] == pytest.approx(100 / found["way"], abs=4.0)
+
+
+def test_places_tell_nothing_of_unknown_classes(places: Path) -> None:
+    from fewview.evaluate._open_set import run_open_set
+
+    (row,) = run_open_set(small(f"{places}:Place", way=2, episodes=60))
+    assert row["auroc"] == pytest.approx(50.0, abs=4.0)
+
+
+def test_mixed_queries_are_the_same_tasks(file: Path, tmp_path: Path) -> None:
+    """What is kept of every query has the order of the draw, as that of other methods."""
+    from fewview.results import Store
+
+    path = tmp_path / "results.sqlite"
+    outcome = run(small([f"{file}:Mine", "proto"], keep_probabilities=True), path)
+    with Store(path, write=False) as store:
+        cells = {cell.hash: cell for cell in outcome.cells}
+        kept = {(cells[key].method, cells[key].split): a for key, a in store.answers(cells)}
+    for split in (0, 1):
+        mine, proto = kept[f"{file}:Mine", split], kept["proto", split]
+        assert np.array_equal(mine.labels, proto.labels)
+        said = [np.asarray(one.scores) for one in (mine, proto)]
+        assert np.array_equal(said[0].argmax(-1), said[1].argmax(-1))
+
+
+# ---------------------------------------------------------------------- functions in pipelines
+
+FUNCTIONS = """
+import sys
+import numpy as np
+from functools import partial
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+from fewview import Concat
+from fewview.engine._registry import enter, get_entry
+
+factor = float(sys.argv[1])
+
+def power(p):
+    return lambda x: factor * np.abs(x) ** p
+
+def times(x, by):
+    return by * x
+
+for made in (power(2), power(3), partial(times, by=2), partial(times, by=3)):
+    method = Concat(make_pipeline(FunctionTransformer(made), SVC()))
+    print(method.key(), get_entry(enter(method)).digest, sep="|")
+"""
+
+
+def pipelines_of_a_process(factor: str) -> list[str]:
+    """Keys and digests of pipelines that no file has, as a process of its own sees them."""
+    command = [sys.executable, "-c", FUNCTIONS, factor]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_pipelines_with_functions_have_keys_that_last() -> None:
+    first, again, other = map(pipelines_of_a_process, ("1", "1", "2"))
+    assert first == again
+    assert len({line.partition("|")[0] for line in first}) == 4
+    assert " at 0x" not in " ".join(first)
+    # What the functions use from around them is part of them, for who uses it.
+    assert [one != two for one, two in zip(first, other, strict=True)] == [True, True, False, False]
+
+
+def test_a_pipeline_with_a_function_is_found_again(places: Path, tmp_path: Path) -> None:
+    grid, store = small(f"{places}:pipeline"), tmp_path / "results.sqlite"
+    assert run(grid, store).computed == 2
+    program = (
+        "import sys\nfrom fewview.evaluate import make_grid, run\n"
+        "grid = make_grid(['digits'], methods=sys.argv[1], splits=2, episodes=3)\n"
+        "print(run(grid, sys.argv[2]).computed)"
+    )
+    command = [sys.executable, "-c", program, f"{places}:pipeline", str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"]
+
+
+def test_a_pipeline_in_a_file_is_known_by_its_file(file: Path) -> None:
+    (cell, _) = plan(small(f"{file}:thing"))
+    assert status(cell) == "current"
+    file.write_text(FILE.replace("C=0.5", "C=0.6"))
+    assert status(cell) == "stale"
+
+
+def test_code_that_no_file_has_is_said_to_be_forgotten(tmp_path: Path) -> None:
+    from fewview.evaluate._progress import Progress
+
+    def told(method: Any, store: Any) -> str:
+        said: list[str] = []
+        progress = Progress()
+        progress.message = said.append  # type: ignore[method-assign]
+        run(small([method]), store, progress=progress)
+        return " ".join(said)
+
+    space: dict[str, Any] = {"__name__": "a_notebook"}
+    exec("from fewview import Proto\nclass Cell(Proto):\n    name = 'of-a-cell'", space)
+    said = told(space["Cell"](), tmp_path / "results.sqlite")
+    assert "of-a-cell: its code is in no file" in said
+    assert "mine.py:Mine" in said
+    assert not told(space["Cell"](), "none")
+    assert not told("proto", tmp_path / "results.sqlite")

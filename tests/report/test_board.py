@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -10,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 from scipy import stats
+from sklearn.svm import SVC
 from typer.testing import CliRunner
 
-from fewview import FewviewError
+from fewview import Concat, FewviewError
 from fewview.cli._app import app
 from fewview.datasets._catalogue import get_spec
 from fewview.datasets._catalogue import names as data_names
-from fewview.engine._registry import create, names
+from fewview.engine._registry import create, enter, names
 from fewview.evaluate._progress import Progress
 from fewview.evaluate.suites._suite import FOLDER as SUITES
 from fewview.evaluate.suites._suite import FORMS, Suite, read_suite
@@ -29,6 +32,7 @@ from fewview.report._board import (
     make_board,
     read_submission,
     record_suite,
+    remarks,
     run_suite,
     stored_suite,
     write_submission,
@@ -240,6 +244,39 @@ def test_a_submission_stands_on_the_board(tiny: Suite, sent: Path, tmp_path: Pat
     assert (mine.wins, mine.rank) == (50.0, 1.5)
     assert mine.flags == ("by padding", "-", "-")
     assert "Mine (submitted)" in board_page(board)
+
+
+PIPELINE = """
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+from fewview import Concat
+
+mine = Concat(make_pipeline(FunctionTransformer(lambda x: 2 * x), SVC(C=2.5)))
+"""
+
+
+def test_a_pipeline_says_what_it_is(tiny: Suite, tmp_path: Path) -> None:
+    """In a file it has the digest of the file; from Python its parameters and versions."""
+    (tmp_path / "mine.py").write_text(PIPELINE)
+    texts = [f"{tmp_path}/mine.py:mine", enter(Concat(SVC(C=2.5)))]
+    record_suite(tiny, run_suite(tiny, [RULE], store="none")[0], tmp_path)
+    sent = [tmp_path / "one.json", tmp_path / "two.json"]
+    for text, path in zip(texts, sent, strict=True):
+        write_submission(tiny, run_suite(tiny, [text], store="none")[0], path)
+    board = make_board(tiny, tmp_path, sent)
+    lines = {line.label: line for line in board.lines}
+    digest = hashlib.sha256(PIPELINE.encode()).hexdigest()[:12]
+    assert lines["mine"].version == f"{Concat.version} {digest}"
+    assert not lines["mine"].note
+    (said,) = [text for text in remarks(board) if "no file" in text]
+    assert said.startswith("* Concat[SVC]: no file of code: Concat(")
+    assert "estimator=SVC(C=2.5, random_state=0)" in said
+    assert f"scikit-learn {sklearn.__version__}" in said
+    content = json.loads(sent[1].read_text())
+    content["settings"] = content["runs"] = []
+    sent[1].write_text(json.dumps(content))
+    assert "does not say what" in " ".join(remarks(make_board(tiny, tmp_path, sent)))
 
 
 def test_what_a_method_in_a_file_is_called() -> None:

@@ -171,7 +171,10 @@ def _print(sheet: Sheet, wide: bool) -> None:
     widest = {
         k: max((len(line[k]) for line in lines), default=0) for k in range(len(sheet.columns))
     }
-    extra = ("range_low", "range_high", "inside", "episodes", "splits", "se", "paper_se", "likely")
+    extra = (
+        "range_low", "range_high", "inside", "episodes", "splits", "se", "paper_se", "likely",
+        "rule", "failing", "numbers", "in_the_papers_tables", "p", "data",
+    )  # fmt: skip
     print_table(
         sheet.columns, lines, wide=False,
         right=[k for k, name in enumerate(sheet.columns) if sheet.numeric(name)],

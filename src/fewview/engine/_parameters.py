@@ -6,6 +6,7 @@ writing it down once. As text, parameters are the key of a result and what a fit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import partial
@@ -14,17 +15,19 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from fewview.ground._deprecated import current_name, renamed
 from fewview.ground._errors import FewviewError
+from fewview.ground._own_code import content_digest
 
 Options = TypeVar("Options")
 
 # Parameters that say where and from what, not how: no part of a key, and not saved with a model.
 NOT_IN_KEY = ("base", "device", "max_memory")
+# Where an object is in memory, which another process does not know.
+_PLACE = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
@@ -111,13 +114,14 @@ def _text(value: Any) -> str:
     if isinstance(value, Parameters):
         # As given, not resolved: so it was written from the first version on.
         return f"{type(value).__name__}({joined(_described(value.get_params(deep=False)))})"
-    if isinstance(value, BaseEstimator):
-        text = " ".join(repr(value).split())
-        # Long representations are cut, and two of them would be one key.
-        return f"{text} {joblib.hash(value)}" if "..." in text else text
     if isinstance(value, tuple):
-        return "+".join(map(str, value)) or "none"
-    return str(value)
+        return "+".join(map(_text, value)) or "none"
+    text = " ".join(repr(value).split()) if isinstance(value, BaseEstimator) else str(value)
+    # Long representations are cut, those of functions say where they are: neither tells two apart.
+    cut = isinstance(value, BaseEstimator) and "..." in text
+    if cut or (_PLACE.search(text) and not isinstance(value, str)):
+        return f"{_PLACE.sub('', text)} {content_digest(value)}"
+    return text
 
 
 def _check_number(name: str, value: Any, kinds: list[str]) -> None:

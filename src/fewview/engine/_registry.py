@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -27,7 +27,12 @@ from fewview.engine._contract import Contract
 from fewview.engine._parameters import NOT_IN_KEY
 from fewview.ground._deprecated import current_name
 from fewview.ground._errors import FewviewError, FewviewWarning
-from fewview.ground._own_code import file_digest, load_file, own_digest, pickle_by_value
+from fewview.ground._own_code import (
+    file_digest,
+    load_file,
+    own_digest,
+    pickle_by_value,
+)
 
 if TYPE_CHECKING:
     from fewview.engine._method import Method
@@ -200,7 +205,9 @@ def _entry_in_file(name: str, path: Path, thing: str) -> Entry:
         value = getattr(module, thing)
         if not _is_method(value):
             raise FewviewError(f"{path}: {_not_a_method(thing, value)} (methods there: {listed})")
-        return _entry_of(value, name)
+        entry = _entry_of(value, name)
+        # An object made of installed packages alone is what its file says it is.
+        return entry if entry.digest else replace(entry, digest=file_digest(path))
     for entry in registered:
         if entry.name == thing:
             digest = own_digest([entry.factory, *entry.create().get_params().values()])

@@ -157,6 +157,26 @@ class Episodes:
         return out
 
 
+def query_order(episodes: Episodes) -> IntArray:
+    """An order of the queries of every task that says nothing of their classes, from its seed.
+
+    [tasks, n_query], where the queries of `mixed` were before.
+    """
+    count = episodes.query.shape[1]
+    return smallest(raw(combine(episodes.seeds, stream_key("order of queries")), count), count)
+
+
+def mixed(episodes: Episodes) -> Episodes:
+    """The same tasks with queries in `query_order`: class by class, their place would tell."""
+    order = query_order(episodes)
+    return replace(
+        episodes,
+        query=np.take_along_axis(episodes.query, order, axis=1),
+        query_labels=np.take_along_axis(episodes.query_labels, order, axis=1),
+        query_mask=np.take_along_axis(episodes.query_mask, order[..., None], axis=1),
+    )
+
+
 def _inconsistency(episodes: Episodes) -> str | None:
     """Say what is wrong with an episode list that comes from a file, None if nothing is."""
     n_views, n_tasks, way = len(episodes.view_names), len(episodes), episodes.way

@@ -23,6 +23,7 @@ from fewview.episodes._task import TaskSpec
 from fewview.evaluate._sources import Source, find_source
 from fewview.evaluate._tuning import candidates, describe_tuning
 from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.ground._own_code import is_foreign
 from fewview.results._cells import Cell
 from fewview.results._stale import version_key
 from fewview.samples._data import MultiViewData
@@ -325,6 +326,21 @@ def make_method(text: str, grid: Grid) -> Method:
     method.validate()
     _ = method.torch_device  # an impossible device is an error now, not in a worker later
     return method
+
+
+def brings_code(method: Method) -> bool:
+    """Whether a method has code of somebody's own; its tasks come with queries mixed.
+
+    Queries are drawn class by class, so that who looks at their places would know the answers.
+
+    Example:
+        >>> from fewview import Proto
+        >>> class Mine(Proto):
+        ...     __module__ = "mine"
+        >>> brings_code(Proto()), brings_code(Mine())
+        (False, True)
+    """
+    return is_foreign([type(method), *method.get_params().values()])
 
 
 def tune_candidates(text: str, grid: Grid, method: Method) -> list[dict[str, Any]]:

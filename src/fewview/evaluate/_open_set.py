@@ -19,11 +19,12 @@ from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from fewview.datasets._splits import ClassSplit
 from fewview.engine._method import Method
-from fewview.episodes._sampler import Episodes, EpisodeSampler
+from fewview.episodes._sampler import Episodes, EpisodeSampler, mixed
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import (
     Grid,
     Setting,
+    brings_code,
     class_names,
     make_method,
     rows_of,
@@ -94,8 +95,10 @@ def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[
             for split, _, start, stop in splits_of(grid, setting.source):
                 task = _task(grid, setting, split, eta)
                 sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
-                episodes = sampler.draw(start, stop)
-                parts.append(_score(make_method(text, grid), setting, split, task, episodes))
+                method, episodes = make_method(text, grid), sampler.draw(start, stop)
+                if brings_code(method):
+                    episodes = mixed(episodes)
+                parts.append(_score(method, setting, split, task, episodes))
                 if tell is not None:
                     tell(
                         f"{setting.source.name} eta {eta:g} {text}: split {len(parts)}, AUROC "

@@ -33,10 +33,11 @@ from fewview.engine._contract import kept_tensors, learn_together
 from fewview.engine._method import Method
 from fewview.engine._state import Work
 from fewview.engine._trained import TrainedMethod
-from fewview.episodes._sampler import EpisodeSampler
+from fewview.episodes._sampler import Episodes, EpisodeSampler, mixed, query_order
 from fewview.episodes._task import TaskSpec
 from fewview.evaluate._grid import (
     Grid,
+    brings_code,
     make_method,
     missing_rule,
     rows_of,
@@ -137,6 +138,7 @@ class Workbench:
 
         others = self._asked(_units(cells))
         first = next(others)
+        mix = brings_code(first.method)
         answered = first.method.score_in_batches(works())
         for number, parts in groupby(answered, key=lambda part: part.number):
             metrics, said, labels, seconds = [], [], [], 0.0
@@ -146,6 +148,10 @@ class Workbench:
                 seconds += part.seconds
                 if keep:
                     said.append(torch.log_softmax(part.scores.double(), dim=-1).float())
+                    if mix:  # kept in the order that they are drawn in
+                        back = query_order(part.episodes).argsort(axis=1)
+                        labels[-1] = np.take_along_axis(labels[-1], back, axis=1)
+                        said[-1] = said[-1].take_along_dim(torch.from_numpy(back)[..., None], dim=1)
             chosen, seconds_base = told[number]
             yield Result(
                 cell=cells[number],
@@ -177,14 +183,19 @@ class Workbench:
             prepared = learn_together(method, base, tasks)
         else:
             prepared = [method.prepare_for(base, novel, task) for task in tasks]
+        mix = brings_code(method)
+
+        def draw(cell: Cell, task: TaskSpec) -> Episodes:
+            sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
+            episodes = sampler.draw(cell.start, cell.stop)
+            return mixed(episodes) if mix else episodes
+
         return [
             _Asked(
                 method,
                 Work(
                     novel,
-                    EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset).draw(
-                        cell.start, cell.stop
-                    ),
+                    draw(cell, task),
                     learnt,
                     kept_tensors(method, novel, learnt)[0],
                 ),

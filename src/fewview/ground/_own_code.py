@@ -1,7 +1,8 @@
 """Code that users bring: a file of Python read as a module, and digests of what defines an object.
 
 A result must not be taken for that of other code. So what a user's own class is made of is known by
-the content of its file, wherever the class came from.
+the content of its file, wherever the class came from, and a function that no file has by its
+bytecode and what it uses.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ import hashlib
 import sys
 import traceback
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from itertools import chain
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from joblib.hashing import NumpyHasher
 
 from fewview.ground._errors import FewviewError
 
 LENGTH = 12  # hex digits of a digest: no accident makes two files alike
 _SESSION = uuid.uuid4().hex[:LENGTH]  # of code that no file has: another session cannot know it
 _PREFIX = "fewview_own_"
+# Packages whose code does not look at what it may not: fewview and what it computes with.
+_TRUSTED = ("fewview", "sklearn", "numpy", "scipy", "torch", "pandas")
 _loaded: dict[Path, tuple[str, ModuleType]] = {}
 
 
@@ -97,20 +102,126 @@ def pickle_by_value(value: Any) -> bytes:
 def own_digest(things: Iterable[Any]) -> str:
     """Digest of the files that define some objects; empty where they are all of installed packages.
 
-    Code without a file (a notebook, a console) is known in this session only.
+    A function without a file (a notebook, a console) is known by its bytecode, a class without one
+    in this session only (`is_fleeting`).
     """
     files: dict[str, str] = {}
-    kinds = [thing if hasattr(thing, "__qualname__") else type(thing) for thing in things]
-    for kind in chain.from_iterable(getattr(kind, "__mro__", (kind,)) for kind in kinds):
-        name = getattr(kind, "__module__", None) or "builtins"
-        if name.partition(".")[0] in (*sys.stdlib_module_names, "fewview"):
-            continue
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file is None or not Path(file).is_file():
-            files[f"{name}.{kind.__qualname__}"] = f"{_SESSION}{id(kind)}"
-        elif {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts):
-            files[name.removeprefix(_PREFIX)] = file_digest(Path(file))
+    for kind in _kinds(things):
+        if _is_own(kind):
+            name, file = kind.__module__ or "builtins", _file_of(kind)
+            if file is not None:
+                files[name.removeprefix(_PREFIX)] = file_digest(file)
+            elif is_fleeting(found := content_digest(kind)):
+                files[f"{name}.{kind.__qualname__}"] = found
+            else:
+                files[f"{name}.{kind.__qualname__}"] = found[:LENGTH]
     if len(files) < 2:
         return next(iter(files.values()), "")
     text = "\n".join(sorted(files.values()))
-    return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
+    short = hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
+    return f"{_SESSION}{short}" if is_fleeting(text) else short
+
+
+def is_fleeting(digest: str) -> bool:
+    """Whether a digest is of code that another session cannot know: that no file has."""
+    return _SESSION in digest
+
+
+def is_foreign(things: Iterable[Any]) -> bool:
+    """Whether code takes part that is neither of fewview nor of the libraries it computes with."""
+    known = (*sys.stdlib_module_names, *_TRUSTED)
+    return any(kind.__module__.partition(".")[0] not in known for kind in _kinds(things))
+
+
+def _kinds(things: Iterable[Any]) -> Iterator[Any]:
+    """The classes and functions that some objects are made of."""
+    for thing in things:
+        found = thing
+        while isinstance(found, partial):
+            found = found.func
+        kind = found if hasattr(found, "__qualname__") else type(found)
+        for one in getattr(kind, "__mro__", (kind,)):
+            if isinstance(getattr(one, "__module__", None), str):
+                yield one
+
+
+def _is_own(kind: Any) -> bool:
+    """Whether a class or function is of a user, not of an installed package."""
+    if kind.__module__.partition(".")[0] in (*sys.stdlib_module_names, "fewview"):
+        return False
+    file = _file_of(kind)
+    return file is None or {"site-packages", "dist-packages"}.isdisjoint(file.parts)
+
+
+def _file_of(kind: Any) -> Path | None:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return None if file is None or not Path(file).is_file() else Path(file)
+
+
+def content_digest(value: Any) -> str:
+    """Digest of the content of any object, the same in every process with the same Python.
+
+    That of joblib, but for functions that users bring: their bytecode, defaults, and what they
+    close over; where no file has them, the global values they use too. What has no content that
+    can be read is known in this session only.
+
+    Example:
+        >>> powers = [lambda x, p=p: x**p for p in (2, 3)]
+        >>> content_digest(powers[0]) == content_digest(powers[1])
+        False
+    """
+    try:
+        return str(_Hasher().hash(value))
+    except Exception:  # whatever pickling meets
+        return f"{_SESSION}{id(value)}"
+
+
+class _Hasher(NumpyHasher):  # type: ignore[misc]
+    """joblib's, which knows functions by their names alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._met: list[FunctionType] = []
+
+    def save(self, obj: Any) -> None:
+        """Put what a function is made of in its place, and the name of a module in its."""
+        if isinstance(obj, FunctionType) and _is_own(obj):
+            again = obj in self._met
+            self._met.append(obj)
+            obj = ("function again", obj.__qualname__) if again else _parts(obj)
+        elif isinstance(obj, ModuleType):
+            obj = ("module", obj.__name__)
+        elif isinstance(obj, type) and _is_own(obj):
+            if _file_of(obj) is None:
+                raise TypeError("a class that no file has")
+            obj = ("class", obj.__qualname__, own_digest([obj]))
+        super().save(obj)
+
+
+def _parts(function: FunctionType) -> tuple[Any, ...]:
+    """What an own function computes with."""
+    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    used: dict[str, Any] = {}
+    if _file_of(function) is None:  # else the digest of the file has them
+        around = function.__globals__
+        used = {name: around[name] for name in _names(function.__code__) if name in around}
+    return (
+        "function", _code_text(function.__code__), function.__defaults__, function.__kwdefaults__,
+        closed, used,
+    )  # fmt: skip
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _code_text(code: CodeType) -> str:
+    """Bytecode and constants as text, without the lines and the file they came from."""
+    consts = [
+        _code_text(const) if isinstance(const, CodeType)
+        else sorted(map(repr, const)) if isinstance(const, frozenset)
+        else const
+        for const in code.co_consts
+    ]  # fmt: skip
+    return repr((code.co_code, consts, code.co_names, code.co_varnames, code.co_freevars))

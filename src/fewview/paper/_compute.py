@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
+from fewview.datasets._catalogue import get_spec
 from fewview.engine._registry import create
 from fewview.engine._trained import TrainedMethod
 from fewview.evaluate._executors import kept_workers
@@ -47,7 +48,7 @@ from fewview.paper._recorded import (
     with_short_names,
     write,
 )
-from fewview.paper._studies import WEIGHING, Part, Wish, parts_of
+from fewview.paper._studies import WEIGHING, Part, Wish, is_here, parts_of
 from fewview.results._cells import Cell, Result
 from fewview.results._store import NO_STORE, Store
 from fewview.results._summaries import summarise_planned
@@ -187,7 +188,7 @@ class Recalled(Gathered):
     @property
     def devices(self) -> tuple[str, ...]:
         """Kinds of device that the results come from."""
-        return tuple(sorted({row["device"] for row in self.recorded}))
+        return kinds_named(row["device"] for row in self.recorded)
 
     @property
     def versions(self) -> set[str]:
@@ -205,6 +206,16 @@ class Recalled(Gathered):
     def task(self) -> Row | None:
         """Data set, way, shot, queries, and whether there is one fixed class split."""
         return self.recorded[0] if self.recorded else None
+
+
+def kinds_named(devices: Iterable[str]) -> tuple[str, ...]:
+    """Each kind of device once, of some that are told one by one or as "cpu and cuda".
+
+    Example:
+        >>> kinds_named(["cuda", "cpu and cuda"])
+        ('cpu', 'cuda')
+    """
+    return tuple(sorted({kind for device in devices for kind in device.split(" and ")}))
 
 
 def kinds_of(device: str) -> tuple[str, ...]:
@@ -251,6 +262,13 @@ def _look_up(part: Part, desk: Desk) -> Gathered:
     cells = planned(part.grid)
     found, results = stored(cells, part.grid.device, [desk.path, *desk.others])
     return Gathered(part, tuple(found), results)
+
+
+def _look_up_if_here(part: Part, desk: Desk) -> Gathered:
+    """What the stores have of a part, no cells where its data are not here."""
+    grid = part.grid
+    here = all(is_here(data, grid.data_dir) for data in grid.datasets if isinstance(data, str))
+    return _look_up(part, desk) if here else Gathered(part, (), {})
 
 
 def gather(part: Part, desk: Desk) -> Gathered:
@@ -367,7 +385,12 @@ def recall(name: str, wish: Wish, folder: Path = FOLDER) -> list[Recalled]:
             f"{name}: nothing is recorded for --only {','.join(wish.only)}; recorded are "
             f"{', '.join(sorted(names))}; {to_compute(name, wish)}, if {name} has it"
         )
-    rows = [row for row in every if not wish.only or row["method"].partition(":")[0] in wish.only]
+    rows = [
+        row for row in every
+        # What weighs class splits is needed whatever methods are asked for.
+        if not wish.only or row["method"].partition(":")[0] in wish.only
+        or row["role"] == "candidates"
+    ]  # fmt: skip
     if not rows:
         raise not_recorded(name, wish, folder)
     runs = read_json(folder / RUNS)
@@ -541,16 +564,22 @@ def compute_all(names: Sequence[str], wish: Wish, desk: Desk) -> list[tuple[Cell
 
 
 def describe_plan(names: Sequence[str], wish: Wish, desk: Desk) -> list[Row]:
-    """List the grids behind some names: rows of `PLAN_COLUMNS`."""
+    """List the grids behind some names, of data that are not here too: rows of `PLAN_COLUMNS`."""
     rows: list[tuple[str, int, int, int, str]] = []
+    wish = replace(wish, planning=True)
     for name in names:
         parts, why = _parts_or_why(name, wish)
         if why:
             rows.append((name, 0, 0, 0, why))
-        for item in _found(name, wish, desk, _look_up) if parts else ():
+        for item in _found(name, wish, desk, _look_up_if_here) if parts else ():
             total, there = len({cell.hash for cell in item.cells}), len(item.results)
-            kept = ", recorded" if isinstance(item, Recalled) else ""
-            rows.append((name, total, there, total - there, item.part.describe() + kept))
+            note = ", recorded" if isinstance(item, Recalled) else ""
+            if not total and not note:
+                part = item.part
+                total = len(part.methods) * len(part.grid.etas) * part.n_splits
+                way = "fetch" if get_spec(data := str(part.grid.datasets[0])).fetchable else "info"
+                note = f"; its data are not here ('fewview data {way} {data}')"
+            rows.append((name, total, there, total - there, item.part.describe() + note))
     return [dict(zip(PLAN_COLUMNS, row, strict=True)) for row in rows]
 
 

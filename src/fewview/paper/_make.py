@@ -13,7 +13,7 @@ from functools import partial
 
 from fewview.paper._beside import make_splits, make_table
 from fewview.paper._claims import make_claims
-from fewview.paper._compute import Desk, kinds_of, record
+from fewview.paper._compute import Desk, kinds_named, kinds_of, record
 from fewview.paper._curves import make_curves
 from fewview.paper._pictures import Picture
 from fewview.paper._printed import SHORT, TABLES
@@ -96,7 +96,7 @@ def recorded_notes(name: str, wish: Wish, desk: Desk) -> list[str]:
     days = sorted(item["computed"] for item in (*rows, *sheets))
     used = [runs[key] for key in dict.fromkeys(row["run"] for row in rows) if key in runs]
     used += sheets
-    devices = sorted({run["device"] for run in used})
+    devices = kinds_named(run["device"] for run in used)
     by = sorted({run["command"] for run in used})
     out = [
         f"recorded results, computed {' to '.join(dict.fromkeys((days[0], days[-1])))} on "

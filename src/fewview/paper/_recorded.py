@@ -52,7 +52,7 @@ _SHORT = {
     "splits": "n_splits", "episodes": "n_episodes",
 }  # fmt: skip
 # Of a wish, what changes no recorded number, or is chosen among recorded rows.
-_NO_OPTION = ("device", "data_dir", "only", "features", "base_features")
+_NO_OPTION = ("device", "data_dir", "only", "features", "base_features", "planning")
 
 
 # ---------------------------------------------------------------------- names of files

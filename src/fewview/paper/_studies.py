@@ -91,6 +91,7 @@ class Wish:
     features: str | None = None  # a user's own file in place of the data set of the one table
     base_features: str | None = None  # and of its base classes
     only: tuple[str, ...] = ()  # registered names of methods; empty for all
+    planning: bool = False  # nothing is computed: data that are not here are planned for too
     # Of the methods that train networks: "paper" (the published sizes), "fast", or None for the
     # first of these and with `quick` the second.
     preset: str | None = None
@@ -100,12 +101,15 @@ class Wish:
     def __post_init__(self) -> None:
         if self.solver not in SOLVERS:
             raise FewviewError(f"--solver {self.solver}: use {', '.join(SOLVERS)}")
-        known = method_names()
+        # Methods of any table or figure; what one of them has, it says itself.
+        texts = (*METHODS.values(), *BASE_METHODS.values(), *COMPARED.values())
+        known = dict.fromkeys(text.partition(":")[0] for text in texts)
         for name in self.only:
             if name not in known:
                 raise FewviewError(
-                    f"--only {name}: no registered method is called so (settings after a colon are "
-                    f"those of the table and are not given here); use {', '.join(known)}"
+                    f"--only {name}: no table or figure has a method of that name (settings after "
+                    "a colon are those of the table and are not given here); use "
+                    f"{', '.join(known)}"
                 )
 
     @property
@@ -254,7 +258,7 @@ def data_of(name: str, wish: Wish) -> str:
     if wish.features is not None:
         return wish.features
     (dataset,) = TABLES[name].datasets.values()
-    if name in STAND_INS and not _is_there(dataset, wish):
+    if name in STAND_INS and not is_present(dataset, wish.data_dir):
         return STAND_INS[name]
     return dataset
 
@@ -266,16 +270,17 @@ def is_stand_in(name: str, wish: Wish) -> bool:
 
 
 def has_data(name: str, wish: Wish) -> bool:
-    """Whether the data of a table are there."""
+    """Whether the data of a table are there, or need not be."""
     sets = TABLES[name].datasets.values() if name == "ablation" else [data_of(name, wish)]
-    needed = [*sets, *(get_spec(s).base_from for s in sets if s in dataset_names())]
-    return all(_is_there(dataset, wish) for dataset in needed if dataset is not None)
+    return wish.planning or all(is_here(dataset, wish.data_dir) for dataset in sets)
 
 
-def _is_there(dataset: str, wish: Wish) -> bool:
+def is_here(dataset: str, data_dir: str | None) -> bool:
+    """Whether a data set, and that of its base classes, can be read."""
     if dataset not in dataset_names():
         return Path(dataset).expanduser().exists()
-    return is_present(dataset, wish.data_dir)
+    needed = filter(None, (dataset, get_spec(dataset).base_from))
+    return all(is_present(name, data_dir) for name in needed)
 
 
 def reachable(etas: Sequence[float], n_views: int) -> tuple[float, ...]:
@@ -293,10 +298,14 @@ def table_parts(
     `etas` are some of the table's missing rates.
     """
     dataset = data_of(name, wish)
-    # Reads the file: absent data are an error here, before any work.
-    source = find_source(dataset, wish.data_dir, all_novel=wish.base_features is not None)
+    if wish.planning and not is_here(dataset, wish.data_dir) and dataset in dataset_names():
+        n_views = get_spec(dataset).n_views
+    else:
+        # Reads the file: absent data are an error here, before any work.
+        source = find_source(dataset, wish.data_dir, all_novel=wish.base_features is not None)
+        n_views = source.data.n_views
     table = TABLES[name]
-    rates = reachable(table.etas if etas is None else etas, source.data.n_views)
+    rates = reachable(table.etas if etas is None else etas, n_views)
     shape: dict[str, Any] = {}
     if wish.features is not None:
         known = get_spec(STAND_INS.get(name, next(iter(table.datasets.values()))))
@@ -363,10 +372,11 @@ def base_subset(size: int, repetition: int, data_dir: str | None = None) -> Mult
 
 
 def _base_classes(wish: Wish) -> list[Part]:
+    absent = wish.planning and not is_here("caltech102", wish.data_dir)
     return [
         _part("base classes", wish, "caltech102", (1, 5 if wish.quick else 100),
               (size, repetition), BASE_METHODS, (0.1, 0.3), seed=repetition,
-              base=base_subset(size, repetition, wish.data_dir))
+              base=None if absent else base_subset(size, repetition, wish.data_dir))
         for repetition in range(BASE_REPETITIONS)
         for size in BASE_SIZES
     ]  # fmt: skip

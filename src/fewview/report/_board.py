@@ -327,6 +327,8 @@ def make_board(
                 raise FewviewError(f"{path}: the board has a method {label!r} already")
             by_label.setdefault(label, []).append(row)
             flags[label] = tuple(content["methods"][label]["flags"])
+            if " " not in str(row["version"]):  # no digest of code
+                notes[label] = f"no file of code: {_made_of(content, row)}"
     by_label = {
         label: kept
         for label, rows in by_label.items()
@@ -367,6 +369,18 @@ def make_board(
     }
     shown = replace(suite, data=tuple(d for d in suite.data if not data or d.name in data))
     return Board(shown, tuple(lines), tuple(settings), lacking, panels)
+
+
+def _made_of(content: Mapping[str, Any], row: Row) -> str:
+    """What a submission says of a method that is made of installed packages alone."""
+    try:
+        used = content["runs"][row["run"]]["versions"]
+        return (
+            f"{content['methods'][row['label']]['class']}({content['settings'][row['settings']]}), "
+            f"scikit-learn {used['sklearn']}, fewview {used['fewview']}"
+        )
+    except (KeyError, TypeError):
+        return "the submission does not say what it is made of"
 
 
 def interval(rows: Sequence[Row], level: float = 0.95) -> tuple[float, float | None, float | None]:
@@ -439,7 +453,9 @@ EXPLAINED = """\
   of the machine that recorded them, and of one run.
 - **queries together**: an answer depends on what else is asked, by the method itself (`yes`) or
   because gaps are filled from all queries (`by padding`). **needs base**: cannot work without base
-  classes. **assumes balance**: uses that classes are equally frequent.""".splitlines()
+  classes. **assumes balance**: uses that classes are equally frequent.
+- **version**: of the method, in brackets of those it is made of; of a submitted one also a digest
+  of its file. Below it is said what one that has no file is made of.""".splitlines()
 
 
 def board_table(board: Board) -> list[tuple[str, ...]]:
