@@ -434,9 +434,15 @@ def test_automatic_settings_follow_the_base_set() -> None:
 
 
 def test_rows_alone_are_half_within_and_half_between_classes() -> None:
-    rows = np.random.default_rng(0).normal(size=(200, 3))
-    _, model = gaussians_alone(MultiViewData({"a": rows}), 64)
+    rows = np.random.default_rng(0).normal(size=(200, 3)) * [3.0, 2.0, 1.0]
+    _, model = gaussians_alone(MultiViewData({"a": rows}), 64, 0.0)
     assert torch.allclose(model.within, model.between)
+    # As much in all, and of that four fifths the same in all directions.
+    _, rounder = gaussians_alone(MultiViewData({"a": rows}), 64)
+    sphere = model.within.trace() / 3 * torch.eye(3, dtype=torch.float64)
+    expected = 0.2 * model.within + 0.8 * sphere
+    assert torch.allclose(rounder.within, expected, rtol=1e-5)
+    assert torch.equal(rounder.between, model.between)
 
 
 def test_views_without_variance_keep_a_place() -> None:
@@ -633,3 +639,49 @@ def test_many_views_are_scored_as_few_are(monkeypatch: pytest.MonkeyPatch) -> No
         method = Marginal(settings="default")
         found.append(method.score_episodes(novel, episodes, method.prepare_base(base, task)))
     assert torch.allclose(*(torch.softmax(scores, -1) for scores in found), atol=1e-4)
+
+
+def without_base(shot: int, seed: int) -> tuple[MultiViewData, MultiViewData]:
+    """Supports and queries of three classes, each a little higher in eight columns of its own."""
+    rng = np.random.default_rng(seed)
+    truth = np.repeat([0, 1, 2], shot + 15)
+    rows = rng.normal(size=(len(truth), 24))
+    rows += 1.5 * (truth[:, None] == np.arange(24) // 8)
+    place = np.tile(np.arange(shot + 15), 3)
+    data = MultiViewData({"a": rows}, labels=truth.tolist())
+    return data[place < shot], data[place >= shot]
+
+
+@pytest.mark.parametrize("shot", [1, 3])
+def test_without_base_classes_queries_tell_how_samples_vary(shot: int) -> None:
+    """Any two are 1.5 sqrt(16) = 6 deviations apart: the best rule errs less than once in 100."""
+    together, alone = [], []
+    for seed in range(6):
+        support, query = without_base(shot, seed)
+        clf = Marginal().fit(support)
+        together.append(clf.score(query))
+        alone.append(np.mean(clf.proba_alone(query.with_labels(None)).argmax(1) == query.labels))
+    assert np.mean(together) > 0.95
+    assert np.mean(together) > np.mean(alone) + (0.1 if shot == 1 else 0)
+
+
+def test_what_queries_tell_depends_on_neither_order_nor_names() -> None:
+    support, query = without_base(1, 0)
+    proba = Marginal().fit(support).predict_proba(query.with_labels(None))
+    order = np.random.default_rng(0).permutation(len(query))
+    mixed = Marginal().fit(support).predict_proba(query[order].with_labels(None))
+    np.testing.assert_allclose(mixed, proba[order], atol=1e-5)
+    renamed = support.with_labels(["cba"[label] for label in support.labels])
+    other = Marginal().fit(renamed).predict_proba(query.with_labels(None))
+    np.testing.assert_allclose(other[:, ::-1], proba, atol=1e-5)
+
+
+def test_queries_tell_nothing_where_supports_are_many_or_rows_too_wide() -> None:
+    clf = Marginal()
+    task = TaskSpec(way=3)
+    assert clf.told_by_queries(*without_base(1, 0), task) is not None
+    assert clf.told_by_queries(*without_base(4, 0), task) is None  # supports are enough
+    rng = np.random.default_rng(0)
+    noise = MultiViewData({"a": rng.normal(size=(48, 400))}, labels=[0, 1, 2] * 16)
+    assert clf.told_by_queries(noise[:3], noise[3:], task) is None  # as good as a sphere
+    assert Marginal(transductive=False).told_by_queries(*without_base(1, 0), task) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -222,9 +223,22 @@ def test_scaling_is_learnt_from_base_classes_only(rule: str) -> None:
     assert torch.equal(*scores)
 
 
+def test_categories_and_a_few_flags_are_no_words() -> None:
+    """All are mostly zeros without negative entries; words have many columns of their own."""
+    rng = np.random.default_rng(0)
+    names = [f"maker {k}" for k in range(40)]
+    table = pd.DataFrame({"maker": rng.permutation(names * 5), "doors": rng.integers(2, 6, 200)})
+    flags = rng.random((200, 9)) < 0.3
+    data = MultiViewData({"cars": table, "flags": flags.astype(float)})
+    assert data.view_dims["cars"] == 41
+    assert set(natural_rules(data).values()) == {"root+standard+unit"}
+    words = rng.poisson(0.2, size=(200, 40)).astype(float)
+    assert natural_rules(MultiViewData({"words": words})) == {"words": "root+unit"}
+
+
 def test_natural_scaling_of_every_view() -> None:
     rng = np.random.default_rng(0)
-    words = rng.poisson(0.2, size=(40, 30)).astype(float)
+    words = rng.poisson(0.2, size=(40, 60)).astype(float)
     histogram, signal = rng.random((40, 7)), rng.normal(size=(40, 8))
     rules = natural_rules(MultiViewData({"words": words, "histogram": histogram}))
     assert rules == {"words": "root+unit", "histogram": "root+standard+unit"}
