@@ -35,7 +35,8 @@ _DAMAGE = (EOFError, OSError, UnicodeError, struct.error, zipfile.BadZipFile, zl
 _DAMAGE_NAMED = ("ArrowInvalid", "MatReadError")
 _DAMAGE_WORDS = (
     r"truncat|corrupt|damage|signature|magic|checksum|\bcrc\b|inflate|decompress|mat file type|"
-    r"unable to (synchronously )?(open|read|get)|can't (synchronously )?(open|read|get)|end of file"
+    r"unable to (synchronously )?(open|read|get)|can't (synchronously )?(open|read|get)|"
+    r"end of file|buffer is (too small|smaller)"
 )
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -91,7 +92,7 @@ def whose_fault(error: Exception, called: str, damaged: str | None = None) -> st
             f"line {place.lineno}, which it should not whatever a file holds; update fewview, "
             "or report this"
         )
-    if slip or not (own or damaged or _says_damage(error)):
+    if not _says_damage(error) and (slip or not (own or damaged)):
         return (
             f"cannot be read: the {known} in {Path(place.filename).name}, a library's; the file is "
             "not what it should be, or the library does not suit: 'fewview doctor' tells, it "
