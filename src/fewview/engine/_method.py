@@ -126,8 +126,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         """This method, or one that has learnt from queries too, where there is no base set."""
         if self.base is not None:
             return self
-        order = content_order(query)
-        found = self.told_by_queries(self.support_, query[order], self._own_task(self.support_))
+        found = self.told_by_queries(self.support_, query, self._own_task(self.support_))
         if found is None:
             return self
         knowing = copy(self)

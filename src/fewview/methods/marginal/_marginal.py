@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fewview.engine._explaining import Explanation, add_other_queries
 from fewview.engine._fitted import FittedBase, usual_task
+from fewview.engine._fitting import content_order
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, gather_options
 from fewview.engine._registry import register
@@ -409,7 +410,8 @@ class Marginal(Method):
         few = len(support) <= FEW * len(support.classes)
         if not (few and together(len(query), self._rule)):
             return None
-        rows = MultiViewData.concat([support.without_ids(), query.with_labels(None).without_ids()])
+        asked = query[content_order(query)].with_labels(None)  # whatever their order
+        rows = MultiViewData.concat([support.without_ids(), asked.without_ids()])
         prepared = self.prepare_rows(rows, task)
         scaled = prepared.scaling.transform(rows, self.dtype, True)
         return prepared if tell_something(column_filled(scaled), self._components_alone) else None
