@@ -465,7 +465,7 @@ def test_scaling_follows_the_entries_also_in_parts() -> None:
         state = stream.finish(method, task).prepared.state
         assert isinstance(state, MarginalState)
         assert state.settings.scaling == "natural"
-    assert state.settings.calibration == method.resolved(len(positive.classes)).calibration
+    assert state.settings == method.resolved(len(positive.classes))
     # A scaling that is asked for is kept.
     for settings in ("auto", "default"):
         usual = Marginal(scaling="standard+unit", settings=settings)

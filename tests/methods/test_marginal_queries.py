@@ -36,7 +36,19 @@ from fewview.methods.marginal._outside import (
 )
 from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.methods.marginal._remainder import Remainder, learn_remainder, unit_products
-from fewview.methods.marginal._rounds import _rounds, log_dirichlet
+from fewview.methods.marginal._rounds import (
+    BEYOND,
+    BY_QUERIES,
+    EVIDENCE,
+    FACTORS,
+    STAKE,
+    TEMPERED,
+    UNEVEN,
+    _rounds,
+    _weighed,
+    calibrated,
+    log_dirichlet,
+)
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import ViewTensors, map_tensors
 
@@ -413,6 +425,72 @@ def test_log_dirichlet_adds_up_to_one() -> None:
     masses = torch.tensor([[a, b, 4 - a - b] for a in range(5) for b in range(5 - a)])
     ways = torch.lgamma(torch.tensor(5.0)) - torch.lgamma(masses + 1.0).sum(1)
     assert float((log_dirichlet(masses.double()) + ways).exp().sum()) == pytest.approx(1)
+
+
+def test_learnt_shares_need_more_evidence_where_more_is_at_stake() -> None:
+    # Two tasks of three classes and four queries, by hand: one query changes its class.
+    even = torch.full((2, 4, 3), 0.01, dtype=torch.float64)
+    even[:, torch.arange(4), torch.tensor([0, 1, 2, 2])] = 0.98
+    learnt = even.clone()
+    learnt[:, 3] = torch.tensor([0.98, 0.01, 0.01], dtype=torch.float64)
+    # Supports alone prefer the first class by two nats (task 0) and by 32 (task 1).
+    scores = torch.zeros(2, 4, 3, dtype=torch.float64)
+    scores[0, :, 0], scores[1, :, 0] = 2.0, 32.0
+    alone = torch.log_softmax(0.1 * scores, dim=-1)
+    bounds = torch.zeros(2, dtype=torch.float64), torch.full((2,), 5.0, dtype=torch.float64)
+    found = _weighed((even.log(), bounds[0]), (learnt.log(), bounds[1]), scores, alone).exp()
+    for task, nats in enumerate((2.0, 32.0)):
+        moved = 0.97  # of one query, from one class to another
+        said = moved * 0.1 * nats
+        ahead = 5.0 + said + UNEVEN - STAKE * np.sqrt(2 * nats * moved)
+        weight = 1 / (1 + np.exp(-EVIDENCE * ahead))
+        wanted = weight * 0.98 + (1 - weight) * 0.01
+        assert found[task, 3, 0].item() == pytest.approx(wanted)
+    assert found[1, 3, 0] < found[0, 3, 0]
+
+
+def test_one_class_leaves_nothing_to_weigh() -> None:
+    zero = torch.zeros(1, 3, 1)
+    found = _weighed((zero, zero[:, 0, 0]), (zero, zero[:, 0, 0]), zero, zero)
+    torch.testing.assert_close(found, zero)
+    assert torch.isfinite(calibrated(zero, zero, 1.0)).all()
+
+
+def sureness(logits: torch.Tensor) -> torch.Tensor:
+    """Log odds of the mean of the largest probabilities."""
+    return torch.softmax(logits, dim=-1).amax(-1).mean(1).logit()
+
+
+def test_queries_together_are_a_little_surer_than_alone() -> None:
+    rng = np.random.default_rng(0)
+    scores = torch.from_numpy(rng.normal(size=(5, 30, 4)))
+    scores = scores * torch.tensor([1, 3, 9, 1e6, 0])[:, None, None]
+    alone = torch.log_softmax(torch.from_numpy(rng.normal(size=(5, 30, 4))), dim=-1)
+    found = calibrated(scores, alone, 0.5)
+    wanted = (1 - BY_QUERIES) * sureness(alone) + BY_QUERIES * sureness(0.5 * scores) + BEYOND
+    np.testing.assert_allclose(sureness(found)[:3], wanted[:3], atol=2e-3)
+    # Scores that are too sure whatever the factor stop at its limit; others stay without any.
+    np.testing.assert_allclose(found[3] / scores[3], FACTORS[0], rtol=1e-3)
+    assert torch.equal(found[4], scores[4])
+
+
+def test_a_calibration_that_is_given_is_a_factor() -> None:
+    base, novel = text(6, 20), text(3, 12, first=6)
+    task = TaskSpec(way=3, shot=1, queries=8)
+    episodes = EpisodeSampler(novel, task).draw(0, 4)
+    found = []
+    for factor in (0.5, 1.0, None):
+        method = Marginal(calibration=factor, dtype="float64")
+        prepared = method.prepare_base(base, task)
+        scores = method.score_episodes(novel, episodes, prepared)
+        found.append(torch.log_softmax(scores, dim=-1))
+    torch.testing.assert_close(torch.log_softmax(2 * found[0], dim=-1), found[1])
+    assert torch.equal(found[1].argmax(-1), found[2].argmax(-1))  # only how sure they are differs
+    alone = Marginal(transductive=False, dtype="float64")
+    scores = alone.score_episodes(novel, episodes, alone.prepare_base(base, task))
+    factor = TEMPERED * alone.resolved(len(base.classes)).alone
+    wanted = (1 - BY_QUERIES) * sureness(scores) + BY_QUERIES * sureness(factor * found[1]) + BEYOND
+    torch.testing.assert_close(sureness(found[2]), wanted, atol=5e-3, rtol=0)
 
 
 @pytest.mark.parametrize("counts", ["balanced", "dirichlet:1", "dominant:0.8"])

@@ -63,12 +63,11 @@ from fewview.samples._scaling import SCALINGS
 
 SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
-# Factors of final scores where calibration is not chosen: those with the smallest calibration error
-# on base classes at missing rate 0.3 (benchmarks/marginal_calibration.py). Three data sets with 6
-# to 9 base classes want larger ones than three with 30 to 80; between nothing was measured. By
-# whether there are many classes; None where that is not known.
+# Factors of scores by supports alone where calibration is not chosen: those with the smallest
+# calibration error on base classes at missing rate 0.3 (benchmarks/marginal_calibration.py). Three
+# data sets with 6 to 9 base classes want larger ones than three with 30 to 80; between nothing was
+# measured. By whether there are many classes; None where that is not known.
 MANY_CLASSES = 20
-TOGETHER = {None: 0.5, False: 0.5, True: 0.3}
 ALONE = {None: 0.5, False: 0.7, True: 0.4}
 # Components without base classes, where nothing but a few rows tells how they vary; and how much
 # less sure answers are where unlabelled rows or queries have told it.
@@ -79,6 +78,8 @@ COMPONENTS_ALONE, UNTOLD = 64, 0.5
 NEW_VIEW = 0.5
 # Tasks with empty cells that are scored at once.
 TASKS_WITH_EMPTY = 8
+# Settings that are parameters too.
+CHOSEN = tuple(field.name for field in fields(Settings) if field.name != "alone")
 # Preparing does not depend on the task once the settings are fixed.
 ANY_TASK = TaskSpec(way=2)
 
@@ -166,7 +167,8 @@ class Marginal(Method):
         anneal: share of `temperature` that the first round starts with.
         balance: 0 (classes are equally likely, their masses free) to 1 (equal masses), the same in
             all tasks; `"auto"` weighs equal against learnt shares in every task.
-        calibration: factor of the final scores.
+        calibration: factor of the final scores. None: queries alone have the stated one; used
+            together they have one for every task, that makes them a little surer than alone.
         scoring: `"predictive"` or `"variational"`. `score=` is understood too.
         transductive: whether queries are used together; False classifies each one alone.
         n_iter: most rounds; a task stops early when its queries have settled.
@@ -183,9 +185,8 @@ class Marginal(Method):
             for the way, shot and missing views of the task; it needs 2 x way + 2 base classes and
             else warns and takes the stated values; it takes seconds to a minute and gains little.
             `"default"` takes the stated values: 128 components, shrinkage 0.4, prior 0.65 with
-            detail 0.5, temperature 0.5, anneal 0.2, calibration 0.5 (0.3 with 20 base classes or
-            more; for queries alone 0.7 and 0.4), which were the best or near it on base classes of
-            six data sets.
+            detail 0.5, temperature 0.5, anneal 0.2, for queries alone calibration 0.7 (0.4 with 20
+            base classes or more), which were the best or near it on base classes of six data sets.
 
     Example:
         >>> import fewview
@@ -212,7 +213,7 @@ class Marginal(Method):
     structure: str = "full"
     settings: str = "default"
 
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
     scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
 
@@ -258,7 +259,7 @@ class Marginal(Method):
 
     def fixed(self) -> dict[str, Any]:
         """Settings that were given and are not to be chosen."""
-        given = {field.name: getattr(self, field.name) for field in fields(Settings)}
+        given = {name: getattr(self, name) for name in CHOSEN}
         given = {name: value for name, value in given.items() if value not in (None, "auto")}
         if "balance" in given:
             given["balance"] = float(given["balance"])
@@ -269,8 +270,7 @@ class Marginal(Method):
     def resolved(self, n_classes: int | None = None) -> Settings:
         """The given settings, and stated ones; calibration follows the number of base classes."""
         many = None if n_classes is None else n_classes >= MANY_CLASSES
-        stated = TOGETHER if self.transductive else ALONE
-        return replace(Settings(calibration=stated[many]), **self.fixed())
+        return replace(Settings(alone=ALONE[many]), **self.fixed())
 
     @cached(LRUCache(256), key=_question, lock=Lock())
     def choose_settings(
@@ -302,7 +302,8 @@ class Marginal(Method):
     def _with(self, settings: Settings) -> Marginal:
         """Return the same method with fixed settings."""
         method: Marginal = clone(self)
-        return cast(Marginal, method.set_params(settings="default", base=None, **vars(settings)))
+        chosen = {name: getattr(settings, name) for name in CHOSEN}
+        return cast(Marginal, method.set_params(settings="default", base=None, **chosen))
 
     def chosen_for(
         self, base: MultiViewData, task: TaskSpec, scaling: str | None = None
@@ -395,8 +396,8 @@ class Marginal(Method):
         """The model from unlabelled rows and supports; settings are the given or stated ones."""
         found = gaussians_alone(column_filled(rows), self._components_alone)
         settings = self.resolved()
-        if self.calibration is None and (rows.codes < 0).any():
-            settings = replace(settings, calibration=UNTOLD * settings.calibration)
+        if (rows.codes < 0).any():
+            settings = replace(settings, alone=UNTOLD * settings.alone)
         return MarginalState(*found, settings)
 
     @property
@@ -560,7 +561,7 @@ class Marginal(Method):
         if self.settings == "default":
             return ""
         settings = vars(cast(MarginalState, state).settings)
-        left = sorted(settings.keys() - self.fixed().keys())
+        left = sorted(set(CHOSEN) - self.fixed().keys())
         left = [name for name in left if settings[name] is not None]
         texts = (f"{settings[name]:.3g}" if name != "scaling" else settings[name] for name in left)
         return ",".join(f"{name}={text}" for name, text in zip(left, texts, strict=True))

@@ -32,7 +32,7 @@ def explain_queries(batch: EpisodeBatch, state: MarginalState, rule: Rule) -> Ex
     # By themselves, whatever the settings: the scores that directions of the task have no part in.
     plain = replace(rule, structure="full", scoring="predictive", transductive=False)
     _, members, scores = score_alone(asked, state, plain)
-    scores = scores[0].double() * state.settings.calibration
+    scores = scores[0].double() * state.settings.by_itself
     scores = scores - scores.mean(-1, keepdim=True)
     scores = scores.reshape(1 + 2 * n_views, n_query, batch.way)
     whole, alone, without = scores[0], scores[1 : 1 + n_views], scores[1 + n_views :]

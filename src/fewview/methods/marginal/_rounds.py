@@ -52,6 +52,18 @@ EVEN = 0.9
 PSEUDO = 2.0
 POWER = 0.7
 EVIDENCE = 0.2
+# Classes are not quite Gaussian, so that the difference of two bounds is as unsure as much is at
+# stake: queries that change their class, times the nats by which supports tell the class of one,
+# for every share that is free. Learnt shares must be ahead by so many roots of that, less what
+# speaks for them beforehand, which decides where little is at stake.
+STAKE = 2.2
+UNEVEN = 10.0
+# How sure a task is, in log odds of the mean of the largest probabilities of its queries: between
+# what supports alone make it, which need no queries to be calibrated, and what queries together
+# make it with a factor of `TEMPERED` times that of scores alone; and a little more, since queries
+# together are right more often. Then the factors that this may ask for, and halvings to find one.
+BY_QUERIES, BEYOND, TEMPERED = 0.4, 0.3, 0.7
+FACTORS, HALVINGS = (0.05, 4.0), 14
 # Directions of the task count so much more than the components of the base set: how rows of a new
 # class spread along them was learnt from classes that play new ones, so they need less tempering.
 BELIEVED = 1.5
@@ -205,17 +217,54 @@ def score_together(
 ) -> Tensor:
     """Use the queries together where that is wanted and possible; calibrate."""
     if not together(scores.shape[1], rule):
-        return settings.calibration * scores
+        return settings.by_itself * scores
     given = (evidence, members, scores, settings, rule.n_iter)
+    alone = torch.log_softmax(settings.alone * scores, dim=-1)
     if settings.balance is not None:
-        return settings.calibration * _rounds(*given, settings.balance)[0]
-    even, bound_even = _rounds(*given, EVEN)
-    learnt, bound_learnt = _rounds(*given, None)
-    alone = torch.log_softmax(settings.calibration * scores, dim=-1)
-    said = ((learnt.exp() - even.exp()) * alone).sum((1, 2))
-    odds = EVIDENCE * (bound_learnt - bound_even + said)[:, None, None]
-    mixed = torch.logaddexp(even + logsigmoid(-odds), learnt + logsigmoid(odds))
-    return settings.calibration * mixed
+        found = _rounds(*given, settings.balance)[0]
+    else:
+        found = _weighed(_rounds(*given, EVEN), _rounds(*given, None), scores, alone)
+    if settings.calibration is not None:
+        return settings.calibration * found
+    return calibrated(found, alone, TEMPERED * settings.alone)
+
+
+def _weighed(
+    equal: tuple[Tensor, Tensor], free: tuple[Tensor, Tensor], scores: Tensor, alone: Tensor
+) -> Tensor:
+    """The mixture of two explanations, each log-probabilities and their bound.
+
+    `scores` are those by supports alone and `alone` their log-probabilities, [T, N_Q, C].
+    """
+    (even, bound_even), (learnt, bound_learnt) = equal, free
+    moved = learnt.exp() - even.exp()
+    said = (moved * alone).sum((1, 2))
+    best = scores.topk(min(2, scores.shape[-1]), dim=-1).values
+    nats = (best[..., 0] - best[..., -1]).mean(1)
+    stake = (scores.shape[-1] - 1) * nats * moved.abs().sum((1, 2)) / 2
+    ahead = bound_learnt - bound_even + said + UNEVEN - STAKE * stake.sqrt()
+    odds = EVIDENCE * ahead[:, None, None]
+    return torch.logaddexp(even + logsigmoid(-odds), learnt + logsigmoid(odds))
+
+
+def calibrated(scores: Tensor, alone: Tensor, usual: float) -> Tensor:
+    """Scores of queries together with a factor for every task.
+
+    It follows from how sure they are with the `usual` factor, and how sure the log-probabilities
+    by supports alone are, [T, N_Q, C].
+    """
+
+    def sureness(logits: Tensor) -> Tensor:
+        return torch.softmax(logits, dim=-1).amax(-1).mean(1).clamp(max=1 - 1e-6)
+
+    wanted = torch.lerp(sureness(alone).logit(), sureness(usual * scores).logit(), BY_QUERIES)
+    wanted = torch.sigmoid(wanted + BEYOND)
+    low, high = (torch.full_like(wanted, math.log(limit)) for limit in FACTORS)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        below = sureness(middle.exp()[:, None, None] * scores) < wanted
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return ((low + high) / 2).exp()[:, None, None] * scores
 
 
 def _rounds(

@@ -67,7 +67,7 @@ CALIBRATIONS = tuple(float(value) for value in np.geomspace(0.05, 2.0, 38))
 class Settings:
     """Everything that `settings="auto"` chooses.
 
-    The values here are the stated defaults, but for calibration, see `Marginal.resolved`.
+    The values here are the stated defaults, but for `alone`, see `Marginal.resolved`.
     """
 
     scaling: str = "natural"  # of every view, before its principal components
@@ -78,7 +78,14 @@ class Settings:
     temperature: float = 0.5  # factor of scores inside the rounds
     anneal: float = 0.2  # share of `temperature` that the first round starts with
     balance: float | None = None  # 0 (class masses free) to 1 (equal); None: by evidence
-    calibration: float = 1.0  # factor of the final scores
+    # Factor of the final scores; None: `alone`, or for queries together one for every task.
+    calibration: float | None = None
+    alone: float = 0.7  # factor of scores by supports alone; not chosen
+
+    @property
+    def by_itself(self) -> float:
+        """Factor of the scores of a query by itself."""
+        return self.alone if self.calibration is None else self.calibration
 
 
 @dataclass(frozen=True)
