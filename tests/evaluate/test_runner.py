@@ -130,6 +130,26 @@ def test_cells_together_are_what_they_are_alone(
         assert gap.max() < 1e-4
 
 
+def test_class_splits_with_the_same_base_classes_have_their_own_novel_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Base classes of another data set are learnt once; tasks are of every split's classes."""
+    other = make_grid(["digits"], **SMALL)  # type: ignore[arg-type]
+    digits = find_source("digits").data
+    base = digits.with_labels([f"other {label}" for label in digits.labels.tolist()])
+    grid = replace(other, base=base, splits=3, keep_probabilities=True)
+    alone = run(grid)
+    assert len({result.cell.novel for result in alone.results.values()}) == 3
+    monkeypatch.setattr(Contract, "joins", True)
+    together = run(grid)
+    assert together.results.keys() == alone.results.keys()
+    for key, result in alone.results.items():
+        found, expected = together.results[key].answers, result.answers
+        assert found is not None
+        assert expected is not None
+        np.testing.assert_allclose(np.exp(found.scores), np.exp(expected.scores), atol=1e-4)
+
+
 def test_cells_that_fail_together_are_computed_alone_and_that_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

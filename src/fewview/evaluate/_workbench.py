@@ -166,9 +166,10 @@ class Workbench:
             )
 
     def _ask(self, cells: Sequence[Cell]) -> list[_Asked]:
-        """Prepare for cells of one class split, and draw their tasks."""
+        """Prepare for cells with the same base classes, and draw their tasks."""
         data, base_data = self.materials(cells[0])
-        novel = self._rows(data, cells[0].novel)
+        # Base classes of another data set are the same in all class splits.
+        novel = [self._rows(data, cell.novel) for cell in cells]
         base = self._rows(base_data, cells[0].base_classes)
         method = self._method(cells[0].method)
         missing = missing_rule(self.grid.missing, data)
@@ -182,11 +183,14 @@ class Workbench:
         if len(cells) > 1 and _trains_each_rate(method):
             prepared = learn_together(method, base, tasks)
         else:
-            prepared = [method.prepare_for(base, novel, task) for task in tasks]
+            prepared = [
+                method.prepare_for(base, rows, task)
+                for rows, task in zip(novel, tasks, strict=True)
+            ]
         mix = brings_code(method)
 
-        def draw(cell: Cell, task: TaskSpec) -> Episodes:
-            sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
+        def draw(cell: Cell, rows: MultiViewData, task: TaskSpec) -> Episodes:
+            sampler = EpisodeSampler(rows, task, seed=cell.seed, name=cell.dataset)
             episodes = sampler.draw(cell.start, cell.stop)
             return mixed(episodes) if mix else episodes
 
@@ -194,15 +198,15 @@ class Workbench:
             _Asked(
                 method,
                 Work(
-                    novel,
-                    draw(cell, task),
+                    rows,
+                    draw(cell, rows, task),
                     learnt,
-                    kept_tensors(method, novel, learnt)[0],
+                    kept_tensors(method, rows, learnt)[0],
                 ),
                 ",".join(filter(None, (chosen, method.describe_choice(learnt.state)))),
                 seconds_base + learnt.seconds,
             )
-            for cell, task, learnt in zip(cells, tasks, prepared, strict=True)
+            for cell, rows, task, learnt in zip(cells, novel, tasks, prepared, strict=True)
         ]
 
     @contextmanager
