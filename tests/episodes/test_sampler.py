@@ -549,6 +549,7 @@ def test_indexing_gives_lists_of_tasks() -> None:
     assert_same(episodes[2], episodes[2:3])
     assert_same(episodes[-1], episodes[5:])
     assert_same(episodes[np.array([4, 1])][0], episodes[4])
+    assert_same(Episodes.join([episodes[:2], episodes[2:]]), episodes)
     assert [len(one) for one in episodes] == [1] * 6
     for wrong in (6, -7):
         with pytest.raises(IndexError, match="of 6"):

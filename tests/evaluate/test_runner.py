@@ -31,6 +31,8 @@ from fewview.evaluate._progress import (
 )
 from fewview.evaluate._runner import Outcome
 from fewview.evaluate._sources import find_source
+from fewview.evaluate._workbench import Workbench
+from fewview.methods.marginal import Marginal
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
 from fewview.results._metrics import measure
@@ -128,6 +130,55 @@ def test_cells_together_are_what_they_are_alone(
         np.testing.assert_array_equal(other.answers.labels, result.answers.labels)
         gap = np.abs(np.exp(other.answers.scores) - np.exp(result.answers.scores))
         assert gap.max() < 1e-4
+
+
+def test_class_splits_with_the_same_base_classes_have_their_own_novel_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Base classes of another data set are learnt once; tasks are of every split's classes."""
+    other = make_grid(["digits"], **SMALL)  # type: ignore[arg-type]
+    digits = find_source("digits").data
+    base = digits.with_labels([f"other {label}" for label in digits.labels.tolist()])
+    grid = replace(other, base=base, splits=3, keep_probabilities=True)
+    alone = run(grid)
+    assert len({result.cell.novel for result in alone.results.values()}) == 3
+    monkeypatch.setattr(Contract, "joins", True)
+    together = run(grid)
+    assert together.results.keys() == alone.results.keys()
+    for key, result in alone.results.items():
+        found, expected = together.results[key].answers, result.answers
+        assert found is not None
+        assert expected is not None
+        np.testing.assert_allclose(np.exp(found.scores), np.exp(expected.scores), atol=1e-4)
+
+
+def test_what_keeps_a_gpu_busy_longest_is_scored_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that fill many batches come first, and else the order of the plan stays."""
+    grid = small(methods="proto,match:max_memory=0.001", eta="0.5", splits=1)
+    first = [panel[0].method for panel in Workbench(grid).panels(plan(grid))]
+    assert first == ["proto", "match:max_memory=0.001"]
+    monkeypatch.setattr(Contract, "joins", True)
+    first = [panel[0].method for panel in Workbench(grid).panels(plan(grid))]
+    assert first == ["match:max_memory=0.001", "proto"]
+
+
+def test_base_classes_that_data_sets_share_are_learnt_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though several threads ask for them at the same time."""
+    usual, times = Marginal.prepare, []
+
+    def slow(self: Marginal, *given: Any) -> Any:
+        times.append(1)
+        time.sleep(0.2)
+        return usual(self, *given)
+
+    monkeypatch.setattr(Marginal, "prepare", slow)
+    monkeypatch.setattr(Contract, "joins", True)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    base = toy("base").with_labels(np.repeat([f"other {k}" for k in range(9)], 8))
+    grid = replace(small(methods="marginal"), datasets=(toy("a"), toy("b", 7)), base=base)
+    outcome = run(grid)
+    assert len(outcome.results) == 8
+    assert times == [1]
 
 
 def test_cells_that_fail_together_are_computed_alone_and_that_is_told(
@@ -267,7 +318,7 @@ def test_a_method_that_breaks_down_does_not_stop_the_others(
     outcome = run(small(methods="proto:padding=zero,proto:padding=support"))
     assert len(outcome.failures) == 4
     assert outcome.failures[0][1] == "RuntimeError: broken"
-    assert len(outcome.results) == 4
+    assert len(outcome.results) == 8
     assert len(summarise_planned(outcome.cells, outcome.results)) == 2
 
 

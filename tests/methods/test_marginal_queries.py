@@ -23,15 +23,18 @@ from fewview.methods.marginal._model import (
 )
 from fewview.methods.marginal._outside import (
     LeftOver,
+    Look,
     Outside,
     Profile,
     find_outside,
     learn_profile,
     leave_over,
     left_over,
+    look_at,
     play_new,
     principal_rows,
     shares_of,
+    variance_of,
     wide_views,
 )
 from fewview.methods.marginal._projection import Projection, fit_projection
@@ -126,8 +129,17 @@ def test_shares_by_analysis_of_variance() -> None:
     rows = torch.from_numpy(values.copy())
     left = left_over(rows, torch.ones(4000, dtype=torch.bool), 0, projection)
     episodes = EpisodeSampler(data, TaskSpec(way=40, shot=1, queries=9)).draw(0, 8)
-    within, between, rest = shares_of(left, 0, [episodes])[:, 0].tolist()
-    assert rest == pytest.approx(1, abs=0.02)
+    rows, labels = (
+        torch.from_numpy(np.concatenate([support, query], axis=1))
+        for support, query in (
+            (episodes.support, episodes.query),
+            (episodes.support_labels, episodes.query_labels),
+        )
+    )
+    look = Look(left, rows, labels, torch.ones_like(rows, dtype=torch.bool))
+    shares, along = shares_of([look], 40, 1)
+    within, between = shares[0, :, 0].tolist()
+    assert float(along / variance_of(look, 1)) == pytest.approx(1, abs=0.02)
     assert between / within == pytest.approx(4, rel=0.15)
     # All variance is within or between; means of 40 classes vary 39/40 as much.
     assert within * (400 - 40) / 400 + between * 39 / 40 + within * 39 / 400 == pytest.approx(
@@ -186,6 +198,17 @@ def test_narrow_views_have_no_outside() -> None:
     state = Marginal().prepare_base(data, TaskSpec(way=3)).state
     assert state.profile is None
     assert state.remainder is None
+
+
+def test_folds_and_views_looked_at_together_are_what_they_are_alone() -> None:
+    """As a GPU does."""
+    folds = play_new(text(4, 30), [0, 1], 3, 16, 0)
+    looks = [look for fold in folds for look in look_at(fold, 3, 8, 0)]
+    assert len(looks) == 2 * len(folds)
+    together = shares_of(looks, 3, 3)
+    alone = zip(*(shares_of([look], 3, 3) for look in looks), strict=True)
+    for found, parts in zip(together, alone, strict=True):
+        torch.testing.assert_close(found, torch.cat(parts))
 
 
 def test_noise_outside_is_left_alone() -> None:

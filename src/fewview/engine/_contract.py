@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import groupby
 from numbers import Integral
 from threading import Lock
 from time import perf_counter
@@ -387,24 +388,26 @@ class Contract(Parameters, ABC):
         learnt = list({id(work.prepared.state): work.prepared for _, _, work in waiting}.values())
         of = [next(k for k, p in enumerate(learnt) if p.state is work.prepared.state)
               for _, _, work in waiting]  # fmt: skip
-        batches = [
-            found.gather(part).without_query_labels()
-            for found, (_, part, _) in zip(tensors, waiting, strict=True)
-        ]
+        # Tasks of the same rows one after another, those of several missing rates, at once.
+        runs: list[tuple[int, EpisodeBatch]] = []
+        for _, run in groupby(
+            range(len(waiting)), key=lambda place: (id(tensors[place]), of[place])
+        ):
+            places = list(run)
+            episodes = Episodes.join([waiting[place][1] for place in places])
+            batch = tensors[places[0]].gather(episodes).without_query_labels()
+            runs.append((of[places[0]], batch))
         if len(learnt) > 1 and (stacked := self._stacked(learnt)) is not None:
-            batches = [
-                replace(batch, states=torch.full_like(batch.seeds, k))
-                for batch, k in zip(batches, of, strict=True)
-            ]
+            runs = [(0, replace(b, states=torch.full_like(b.seeds, k))) for k, b in runs]
             learnt, of = [stacked], [0] * len(of)
         found_scores: dict[int, Tensor] = {}
         for k, prepared in enumerate(learnt):
             mine = [place for place, which in enumerate(of) if which == k]
-            joined = EpisodeBatch.join([batches[place] for place in mine])
+            joined = EpisodeBatch.join([batch for which, batch in runs if which == k])
             scores = self.score_batch(joined, prepared).cpu()
-            parts = torch.split(scores, [batches[place].n_tasks for place in mine])
+            parts = torch.split(scores, [len(waiting[place][1]) for place in mine])
             found_scores |= dict(zip(mine, parts, strict=True))
-        per_task = (perf_counter() - begin) / sum(batch.n_tasks for batch in batches)
+        per_task = (perf_counter() - begin) / sum(len(part) for _, part, _ in waiting)
         for place, (number, part, _) in enumerate(waiting):
             yield Answered(number, part, found_scores[place], per_task * len(part))
 

@@ -32,6 +32,7 @@ IntArray = NDArray[np.int64]
 MAX_REDRAWS = 1000
 # What episodes say in numbers, in the order it has in files.
 NUMBERS = ("classes", "support", "support_labels", "query", "query_labels")
+PER_TASK = (*NUMBERS, "support_mask", "query_mask", "seeds")
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,15 @@ class Episodes:
             if not -len(self) <= key < len(self):
                 raise IndexError(f"task {key} of {len(self)}")
             key = slice(int(key), int(key) + 1) if key != -1 else slice(-1, None)
-        per_task = (*NUMBERS, "support_mask", "query_mask", "seeds")
-        return replace(self, **{name: getattr(self, name)[key] for name in per_task})
+        return replace(self, **{name: getattr(self, name)[key] for name in PER_TASK})
+
+    @staticmethod
+    def join(parts: Sequence[Episodes]) -> Episodes:
+        """Tasks of one shape and of the same classes, one after another."""
+        found: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_TASK
+        }
+        return replace(parts[0], **found)
 
     @property
     def missing_rate(self) -> float:

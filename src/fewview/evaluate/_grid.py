@@ -6,10 +6,13 @@ comes out before any work is done.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 
@@ -126,8 +129,11 @@ class Setting:
 def settings(grid: Grid) -> list[Setting]:
     """Load the data sets of a grid and settle ways, shots, queries and missing rates."""
     out = []
-    for dataset in grid.datasets:
-        base = source = find_source(dataset, grid.data_dir, all_novel=grid.base is not None)
+    with ThreadPoolExecutor(min(len(grid.datasets), os.cpu_count() or 1)) as pool:
+        find = partial(find_source, data_dir=grid.data_dir, all_novel=grid.base is not None)
+        sources = list(pool.map(find, grid.datasets))
+    for source in sources:
+        base = source
         if grid.base is not None:
             base = find_source(grid.base, grid.data_dir, as_base=True)
             if base.data.fingerprint == source.data.fingerprint:

@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -58,8 +58,8 @@ TASK = ("way", "shot", "queries", "query_counts", "eta")
 # GPU as many as a quarter of its memory holds, up to those of six tables; and how many at once.
 AHEAD, FAR_AHEAD, THREADS = 10, 60, 5
 # Seconds after which one thread lets another go on. Python's 5 ms make whoever launches kernels
-# wait for those who prepare.
-TURN = 1e-4
+# wait for those who prepare; with a tenth of a millisecond all are busy waking up.
+TURN = 1e-3
 # Name, among versions, of how exact products are where that is not as usual.
 PRODUCTS = "float32_products"
 Choices = dict[str, dict[str, Any]]
@@ -124,6 +124,7 @@ class Workbench:
         self._methods: dict[str, Method] = {}
         self._subsets: LRUCache[Any, MultiViewData] = LRUCache(4)
         self._lock = Lock()
+        self._turns: defaultdict[Hashable, Lock] = defaultdict(Lock)
         self._ahead: _Ahead | None = None
 
     def evaluate(self, cells: Sequence[Cell]) -> Iterator[Result]:
@@ -166,9 +167,10 @@ class Workbench:
             )
 
     def _ask(self, cells: Sequence[Cell]) -> list[_Asked]:
-        """Prepare for cells of one class split, and draw their tasks."""
+        """Prepare for cells with the same base classes, and draw their tasks."""
         data, base_data = self.materials(cells[0])
-        novel = self._rows(data, cells[0].novel)
+        # Base classes of another data set are the same in all class splits.
+        novel = [self._rows(data, cell.novel) for cell in cells]
         base = self._rows(base_data, cells[0].base_classes)
         method = self._method(cells[0].method)
         missing = missing_rule(self.grid.missing, data)
@@ -179,14 +181,18 @@ class Workbench:
         seconds_base, chosen = 0.0, ""
         if cells[0].tune:
             method, chosen, seconds_base = self._tuned(cells[0], method, base, tasks[0])
-        if len(cells) > 1 and _trains_each_rate(method):
-            prepared = learn_together(method, base, tasks)
-        else:
-            prepared = [method.prepare_for(base, novel, task) for task in tasks]
+        with self._turn(cells[0]):
+            if len(cells) > 1 and _trains_each_rate(method):
+                prepared = learn_together(method, base, tasks)
+            else:
+                prepared = [
+                    method.prepare_for(base, rows, task)
+                    for rows, task in zip(novel, tasks, strict=True)
+                ]
         mix = brings_code(method)
 
-        def draw(cell: Cell, task: TaskSpec) -> Episodes:
-            sampler = EpisodeSampler(novel, task, seed=cell.seed, name=cell.dataset)
+        def draw(cell: Cell, rows: MultiViewData, task: TaskSpec) -> Episodes:
+            sampler = EpisodeSampler(rows, task, seed=cell.seed, name=cell.dataset)
             episodes = sampler.draw(cell.start, cell.stop)
             return mixed(episodes) if mix else episodes
 
@@ -194,15 +200,15 @@ class Workbench:
             _Asked(
                 method,
                 Work(
-                    novel,
-                    draw(cell, task),
+                    rows,
+                    draw(cell, rows, task),
                     learnt,
-                    kept_tensors(method, novel, learnt)[0],
+                    kept_tensors(method, rows, learnt)[0],
                 ),
                 ",".join(filter(None, (chosen, method.describe_choice(learnt.state)))),
                 seconds_base + learnt.seconds,
             )
-            for cell, task, learnt in zip(cells, tasks, prepared, strict=True)
+            for cell, rows, task, learnt in zip(cells, novel, tasks, prepared, strict=True)
         ]
 
     @contextmanager
@@ -222,18 +228,31 @@ class Workbench:
             return
         largest = max(math.prod(source.data.shape) for source in self._sources.values())
         far = AHEAD
-        for device in {self._method(unit[0].method).torch_device for unit in units}:
-            if device.type == "cuda":
-                # torch loads the linear algebra of a GPU at its first use, which must not be by
-                # several threads at once ("lazy wrapper should be called at most once").
-                torch.linalg.eigh(torch.eye(2, device=device))
-                room = torch.cuda.get_device_properties(device).total_memory // 4
-                far = min(FAR_AHEAD, max(AHEAD, room // (12 * largest)))  # three copies, float32
+        devices = {self._method(unit[0].method).torch_device for unit in units}
+        gpus = [device for device in devices if device.type == "cuda"]
+        for device in gpus:
+            # torch loads the linear algebra of a GPU at its first use, which must not be by
+            # several threads at once ("lazy wrapper should be called at most once").
+            torch.linalg.eigh(torch.eye(2, device=device))
+            room = torch.cuda.get_device_properties(device).total_memory // 4
+            far = min(FAR_AHEAD, max(AHEAD, room // (12 * largest)))  # three copies, float32
         cores = os.cpu_count() or 1
         count = max(1, min(THREADS, cores // 2))
         each, usual, turn = max(1, cores // count), torch.get_num_threads(), sys.getswitchinterval()
-        pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(each,))
-        self._ahead = _Ahead(iter(units), lambda unit: pool.submit(self._ask, unit), far)
+
+        def begin() -> None:
+            torch.set_num_threads(each)
+            for device in gpus:  # a queue of its own, or all would wait for what others asked for
+                torch.cuda.set_stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+
+        def ask(unit: tuple[Cell, ...]) -> list[_Asked]:
+            found = self._ask(unit)
+            for device in gpus:  # who takes it finds all of it there
+                torch.cuda.current_stream(device).synchronize()
+            return found
+
+        pool = ThreadPoolExecutor(count, initializer=begin)
+        self._ahead = _Ahead(iter(units), lambda unit: pool.submit(ask, unit), far)
         sys.setswitchinterval(TURN)
         try:
             with threadpool_limits(each):  # all of them together have the cores
@@ -255,7 +274,10 @@ class Workbench:
                 self._ahead.drop(units)
 
     def panels(self, cells: Sequence[Cell]) -> list[list[Cell]]:
-        """Cells that go through batches together, in the order of their first ones.
+        """Cells that go through batches together, those that take a GPU longest first.
+
+        While these are scored Python has time to prepare for the others, whose scoring is little
+        else than Python; and else in the order of their first cells.
 
         Those of one data set, method and shape of tasks: class splits, missing rates and seeds. Of
         a method that trains networks for every missing rate, those of a class split, as many as it
@@ -275,7 +297,16 @@ class Workbench:
                 number, begun[key] = begun[key], begun[key] + 1
                 key = (*key, number // self._trainings_at_once(method, cell))
             found.setdefault(key, []).append(cell)
-        return list(found.values())
+        return sorted(found.values(), key=self._batches, reverse=True)
+
+    def _batches(self, panel: Sequence[Cell]) -> float:
+        """Batches that the tasks of a panel fill, 0 where they do not join."""
+        cell, method = panel[0], self._method(panel[0].method)
+        if not method.joins:
+            return 0.0
+        samples = (cell.way * cell.shot, cell.way * cell.queries)
+        size = method.batch_size(*samples, self.materials(cell)[0].view_dims, cell.way)
+        return sum(one.stop - one.start for one in panel) / size
 
     def _trainings_at_once(self, method: TrainedMethod, cell: Cell) -> int:
         base = self._rows(self.materials(cell)[1], cell.base_classes)
@@ -317,6 +348,11 @@ class Workbench:
         if text not in self._methods:
             self._methods[text] = make_method(text, self.grid)
         return self._methods[text]
+
+    def _turn(self, cell: Cell) -> Lock:
+        """Held while something is learnt: data sets that share base classes learn it once."""
+        with self._lock:
+            return self._turns[cell.method, cell.base_checksum, cell.base_classes]
 
     def _rows(self, data: MultiViewData, classes: tuple[str, ...]) -> MultiViewData:
         key = (data.fingerprint, classes)

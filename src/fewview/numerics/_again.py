@@ -75,7 +75,10 @@ class Again:
 
 def _recorded(step: Callable[..., Any], held: Any, kind: tuple[Hashable, ...]) -> _Record | None:
     """Write down a step from what is held, to the same place where it gives such a tuple."""
-    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    # torch hands out the same few streams in turn, to threads that prepare too, and what these ask
+    # for would be written down with it; those of high priority nobody else takes.
+    side = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
+    graph = torch.cuda.CUDAGraph()
     side.wait_stream(torch.cuda.current_stream())
     try:
         with torch.cuda.stream(side):

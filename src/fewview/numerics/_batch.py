@@ -238,9 +238,11 @@ class ViewTensors:
         for view, block in enumerate(self.views):
             rows = _new_rows(flat.shape[0], block, block.shape[1])
             torch.index_select(block, 0, flat, out=rows)
-            gone = (~mask[..., view]).reshape(-1).nonzero()[:, 0]
-            if gone.numel():
-                rows.index_fill_(0, gone, 0.0)
+            gone = (~mask[..., view]).reshape(-1)
+            if block.device.type != "cpu":  # to count them would be to wait for the device
+                rows.masked_fill_(gone[:, None], 0.0)
+            elif gone.any():
+                rows.index_fill_(0, gone.nonzero()[:, 0], 0.0)
             out.append(rows.reshape(*index.shape, block.shape[1]))
         return tuple(out)
 

@@ -431,7 +431,7 @@ class MultiViewData:
         digest = hashlib.sha256()
         for view, block in self._views.items():
             digest.update(f"{view}:{block.dtype.str}:{block.shape}".encode())
-            digest.update(np.ascontiguousarray(block).tobytes())
+            digest.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
         digest.update(np.packbits(self.mask).tobytes())
         for extra in (self.labels, self.ids):
             digest.update(repr(None if extra is None else extra.tolist()).encode())

@@ -142,7 +142,8 @@ class MarginalStatistics:
         between = step.T @ step / pairs[view_of][:, view_of]
         total_mean = own_sums.sum(0) / own.sum(0).clamp(min=1)[view_of]
         within, total = self.products.clone(), self.products.clone()
-        parts = torch.split(torch.arange(len(view_of)), list(dims))
+        ends = np.cumsum(dims).tolist()
+        parts = [slice(end - width, end) for width, end in zip(dims, ends, strict=True)]
         # Pair by pair of views, so that nothing of size classes x d x d is made.
         for a, left in enumerate(parts):
             for b, right in enumerate(parts):
@@ -152,7 +153,7 @@ class MarginalStatistics:
                 explained = m.T @ sums_right + sums_left.T @ w - m.T @ (n * w)
                 first, second = least[:, a, None], least[:, b, None]
                 freedom = n * (1 - 1 / first - 1 / second + n / (first * second))
-                block = (left[:, None], right)
+                block = (left, right)
                 within[block] = (within[block] - explained) / freedom.sum().clamp(min=1)
                 m, w = total_mean[left, None], total_mean[None, right]
                 explained = m * sums_right.sum(0) + sums_left.sum(0)[:, None] * w - n.sum() * m * w

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +40,9 @@ LEAST_REST = 1e-3
 ROWS_PER_CLASS = (3, 8, 24)
 # Pretended tasks of every size in a fold, folds, and rows of base classes that are looked at.
 TASKS, FOLDS, MOST_ROWS = 8, 3, 2000
+# Numbers in the products of rows of pretended tasks that a GPU looks at together. A CPU, whose
+# cache they would leave, takes one view and fold at a time.
+AT_ONCE = 1 << 24
 # Shares of classes in those tasks. Where one class has most of the rows, the first directions lie
 # within it: learnt from even shares only, uneven tasks were taken apart along them (cub: -8).
 KINDS = ("balanced", "dirichlet:1", "dominant:0.8")
@@ -169,17 +171,28 @@ class LeftOver:
     start: Tensor
 
     def at(self, rows: Tensor, seen: Tensor) -> LeftOver:
-        """Of one list of rows those of many tasks: positions int64 and `seen` bool [T, n]."""
+        """Of one list of rows those of many tasks: positions int64 and `seen` bool [T, n].
+
+        Without their components, which say nothing about what is left over.
+        """
         seen = seen & self.seen[rows]
         shown = seen.to(self.whole)
         products = self.products[rows[:, :, None], rows[:, None]]
         return LeftOver(
             seen,
-            self.inside[rows] * shown[..., None],
+            self.inside[rows, :0],
             products * shown[..., None] * shown[:, None],
             self.whole[rows] * shown,
             self.start[rows] * shown[..., None],
         )
+
+    @staticmethod
+    def join(parts: Sequence[LeftOver]) -> LeftOver:
+        """Of tasks of one size, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        names = [item.name for item in fields(LeftOver)]
+        return LeftOver(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
 
 def left_over(
@@ -331,6 +344,22 @@ def play_new(
     ]
 
 
+class Look(NamedTuple):
+    """Pretended tasks, as many of every kind, in what one view leaves over of their rows.
+
+    Attributes:
+        left: of all rows that tasks are made of.
+        rows: of the tasks, positions there, int64 [T, n].
+        labels: their classes in the task, [T, n].
+        seen: whether they show the view, bool [T, n].
+    """
+
+    left: LeftOver
+    rows: Tensor
+    labels: Tensor
+    seen: Tensor
+
+
 def learn_profile(
     folds: Sequence[Fold], views: Sequence[int], way: int, seed: int
 ) -> Profile | None:
@@ -340,17 +369,20 @@ def learn_profile(
     way = min(way, len(folds[0].unknown.classes))
     counts = sorted({min(count, folds[0].smallest) for count in ROWS_PER_CLASS})
     found = []
-    for fold, count in product(folds, counts):
-        episodes = []
-        for kind in KINDS:
-            task = TaskSpec(way=way, shot=1, queries=count - 1, query_counts=kind)
-            episodes.append(EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS))
-        found.append(
-            torch.stack([shares_of(left, v, episodes) for v, left in enumerate(fold.left)])
-        )
-    table = torch.stack(found).reshape(len(folds), len(counts), len(views), 3, DIRECTIONS).mean(0)
-    within, between, rest = table.cpu().unbind(2)  # [R, views, J]
-    kept = [v for v in range(len(views)) if float(rest[-1, v, 0]) > LEAST_REST]
+    for count in counts:
+        looks = [look for fold in folds for look in look_at(fold, way, count, seed)]
+        device, size = looks[0].rows.device, looks[0].rows.numel() * looks[0].rows.shape[1]
+        at_once = 1 if device.type == "cpu" else max(1, AT_ONCE // size)
+        parts = [
+            shares_of(looks[start : start + at_once], way, len(KINDS))
+            for start in range(0, len(looks), at_once)
+        ]
+        shares, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+        found.append(shares.reshape(len(folds), len(views), 2, DIRECTIONS).mean(0))
+    within, between = torch.stack(found).cpu().unbind(2)  # [R, views, J]
+    whole = torch.stack([variance_of(look, len(KINDS)) for look in looks])
+    rest = (variance / whole).mean(1).reshape(len(folds), len(views)).mean(0)
+    kept = [v for v, share in enumerate(rest.tolist()) if share > LEAST_REST]
     between = between.clamp(min=0)[:, kept]
     if not bool((between > 0).any()):
         return None
@@ -363,27 +395,34 @@ def learn_profile(
     )
 
 
-def shares_of(left: LeftOver, view: int, kinds: Sequence[Episodes]) -> Tensor:
-    """Variance within classes and between their means, as shares of all, by analysis of variance.
-
-    And the share of the variance of the view that these directions have: [3, J]. The mean over
-    kinds of episodes, as many of each and of one shape, of the rows [n] of which this is left over.
-    """
-    both = ("support", "query")
-    numbers, labels, mask = (
+def look_at(fold: Fold, way: int, count: int, seed: int) -> list[Look]:
+    """Tasks of a fold with so many rows of a class, view by view."""
+    kinds = []
+    for kind in KINDS:
+        task = TaskSpec(way=way, shot=1, queries=count - 1, query_counts=kind)
+        kinds.append(EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS))
+    tasks = Episodes.join(kinds)
+    rows, labels, seen = (
         torch.from_numpy(
-            np.concatenate(
-                [
-                    np.concatenate([getattr(episodes, name + end) for name in both], axis=1)
-                    for episodes in kinds
-                ]
-            )
-        ).to(left.whole.device)
+            np.concatenate([getattr(tasks, name + end) for name in ("support", "query")], axis=1)
+        ).to(fold.device)
         for end in ("", "_labels", "_mask")
     )
-    rows, seen, variance = principal_rows(left.at(numbers, mask[..., view]))
-    classes_of = torch.arange(kinds[0].way, device=labels.device)
-    members = (labels[..., None] == classes_of).to(rows) * seen[..., None]
+    return [Look(left, rows, labels, seen[..., view]) for view, left in enumerate(fold.left)]
+
+
+def shares_of(looks: Sequence[Look], way: int, kinds: int) -> tuple[Tensor, Tensor]:
+    """Variance within classes and between their means, as shares of all, by analysis of variance.
+
+    Means over the kinds of tasks, [looks, 2, J]; and the variance of rows of a kind along all the
+    directions of their task, [looks, kinds].
+    """
+    rows, seen, variance = principal_rows(
+        LeftOver.join([look.left.at(look.rows, look.seen) for look in looks])
+    )
+    labels = torch.cat([look.labels for look in looks])
+    members = (labels[..., None] == torch.arange(way, device=labels.device)).to(rows)
+    members = members * seen[..., None]
     counts = members.sum(1)  # [T, C]
     total, classes = counts.sum(1, keepdim=True), (counts > 0).sum(1, keepdim=True)
     means = members.mT @ rows / counts.clamp(min=1)[..., None]
@@ -392,17 +431,27 @@ def shares_of(left: LeftOver, view: int, kinds: Sequence[Episodes]) -> Tensor:
     freedom = (classes - 1).clamp(min=1)  # gaps may leave rows of one class only
     typical = (total - counts.square().sum(1, keepdim=True) / total.clamp(min=1)) / freedom
     between = (explained / freedom - within) / typical.clamp(min=1)
-    within, between, variance = (  # [kinds, J]
-        part.reshape(len(kinds), -1, part.shape[-1]).sum(1) for part in (within, between, variance)
+    tasks = len(looks[0].rows) // kinds
+    within, between, variance = (  # [looks, kinds, J]
+        part.reshape(len(looks), kinds, tasks, part.shape[-1]).sum(2)
+        for part in (within, between, variance)
     )
     whole = variance.clamp(min=TINY)
-    # The variance of all rows of a kind: mean of their squares minus the square of their mean.
-    times = rows.new_zeros(len(kinds), len(left.whole))
-    place, drawn = (x.reshape(len(kinds), -1) for x in (numbers, seen.to(rows)))
+    shares = torch.stack([within / whole, between / whole], dim=1)
+    return shares.mean(2), (variance / tasks).sum(2)
+
+
+def variance_of(look: Look, kinds: int) -> Tensor:
+    """The variance of all rows of every kind of tasks, [kinds].
+
+    That is the mean of their squares minus the square of their mean.
+    """
+    left = look.left
+    times = left.whole.new_zeros(kinds, len(left.whole))
+    place, drawn = (
+        x.reshape(kinds, -1) for x in (look.rows, (look.seen & left.seen[look.rows]).to(times))
+    )
     times = times.scatter_add_(1, place, drawn)
     times = times / times.sum(1, keepdim=True).clamp(min=1)
     middle = ((times @ left.products) * times).sum(1) + (times @ left.inside).square().sum(1)
-    size = (times @ left.whole - middle).clamp(min=TINY)
-    rest = (variance / len(kinds[0])).sum(1) / size
-    found = torch.stack([within / whole, between / whole, rest[:, None].expand_as(whole)])
-    return found.mean(1)
+    return (times @ left.whole - middle).clamp(min=TINY)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,7 +60,9 @@ class BaseStatistics(State):
             if self.covariances[v].numel():
                 within = self.covariances[v].diagonal(dim1=1, dim2=2)[has].mean()
             else:
-                within = self.factors[v].square().sum(1)[has].mean()
+                # Classes that lack the view have zeros.
+                size = torch.linalg.vector_norm(self.factors[v]).square()
+                within = size / (has.sum() * means.shape[1])
             total = float(within + means[has].var(0, correction=0).mean())
             out.append(total if total > 1e-24 * float(means[has].square().mean()) else 0.0)
         return out
@@ -139,7 +142,8 @@ def stack_statistics(statistics: ClassStatistics) -> BaseStatistics:
         rank = max((moments.rank for moments in rows.values()), default=0)
         dense = is_dense(width, rank)
         mean = torch.zeros(len(known), width, dtype=torch.float64)
-        spread = torch.zeros(len(known), width if dense else rank, width, dtype=torch.float64)
+        # numpy's zeros take no memory before they are written to, and most classes are small.
+        spread = torch.from_numpy(np.zeros((len(known), width if dense else rank, width)))
         for place, moments in rows.items():
             mean[place] = moments.mean
             if dense:
