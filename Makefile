@@ -11,6 +11,10 @@ ifneq ($(wildcard ../shared/data),)
 export FEWVIEW_DATA ?= $(abspath ../shared/data)
 endif
 
+# A hundred processes of the tests would compile the package again, each for itself, where somebody
+# has switched compiled files off; 'make clean' removes them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help install demo docs picture reproduction test test-matrix record check-face dist check-dist licences bench lint types clean
 .DEFAULT_GOAL := help
 

@@ -2,14 +2,16 @@
 
     python release/matrix.py --list                     # environments and parts, and what is known
     python release/matrix.py                            # all that is not known yet: hours
+    python release/matrix.py --jobs 2                   # the same, two parts at a time
     python release/matrix.py 3.11-oldest --parts files,commands
     python release/matrix.py --page                     # docs/versions.md from the record
 
 An environment is built in build/matrix by uv, tested part by part and removed again (--keep keeps
-it), so that one of them lies on the disk at a time; what is known of this version of the source is
-not run again (--again does). Every part is one pytest process and one entry of
-release/results/matrix.json. Oldest means the lower bounds of pyproject.toml, or the first version
-with a wheel for that Python; everything behind them, and the tools of the tests, is the newest.
+it), so that one of them lies on the disk at a time (two, where the next begins while parts of the
+last still run); what is known of this version of the source is not run again (--again does). Every
+part is one pytest process and one entry of release/results/matrix.json. Oldest means the lower
+bounds of pyproject.toml, or the first version with a wheel for that Python; everything behind them,
+and the tools of the tests, is the newest.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
@@ -35,19 +40,20 @@ PAGE = ROOT / "docs" / "versions.md"
 PLACE = ROOT / "build" / "matrix"
 PYTHONS = ("3.11", "3.12", "3.13")
 SETS = {"oldest": "lowest-direct", "newest": "highest"}
-# Small enough that each one ends in minutes; together they are all of tests/.
+# Small enough that each one ends in minutes; together they are all of tests/. The longest come
+# first, so that none of them runs alone at the end.
 PARTS: dict[str, tuple[str, ...]] = {
-    "files": ("files", "samples", "datasets"),
-    "commands": ("cli", "ground"),
-    "cluster": ("evaluate",),
-    "engine": ("engine", "episodes", "numerics", "results"),
-    "methods": ("methods",),
-    "pages": ("drawing", "paper", "report"),
-    "frozen": ("test_frozen.py",),
     "documents": (
         "test_docs.py", "test_doctests.py", "test_examples.py", "test_floors.py", "test_package.py",
         "test_face.py", "test_release.py",
     ),
+    "cluster": ("evaluate",),
+    "engine": ("engine", "episodes", "numerics", "results"),
+    "methods": ("methods",),
+    "pages": ("drawing", "paper", "report"),
+    "commands": ("cli", "ground"),
+    "files": ("files", "samples", "datasets"),
+    "frozen": ("test_frozen.py",),
 }  # fmt: skip
 WHAT = {
     "files": "files of all formats, tables, data sets",
@@ -178,12 +184,14 @@ def stated() -> list[str]:
 
 def test(place: Path, part: str, more: list[str]) -> dict[str, Any]:
     """Run one part: how many tests passed, failed, were skipped, and how long it took."""
-    report = PLACE / f"{place.name}.xml"
+    report = PLACE / f"{place.name}-{part}.xml"
     report.unlink(missing_ok=True)
     paths = [f"tests/{path}" for path in PARTS[part] if (ROOT / "tests" / path).exists()]
     command = [str(place / "bin" / "python"), "-m", "pytest", "-q", "-x" if "-x" in more else "-q",
                "-p", "no:cacheprovider", f"--junitxml={report}", *paths]  # fmt: skip
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # uv compiles nothing: what processes of the tests cannot keep, each of them compiles again.
+    unwanted = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     start = perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     took = perf_counter() - start
@@ -213,6 +221,29 @@ def known() -> dict[str, Any]:
     return out
 
 
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Inside, no other part, of this run or another one, writes the record."""
+    import fcntl
+
+    with (PLACE / "record.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def note(name: str, versions: dict[str, str], part: str, found: dict[str, Any]) -> None:
+    """Tell what was found, and add it to the record."""
+    told = f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped"
+    lines = [f"{name} {part}: {told}, {found['minutes']} min"]
+    print("\n    ".join([*lines, *found["failures"]]), flush=True)
+    with only_one():
+        record = known()
+        if record.get(name, {}).get("versions") != versions:
+            record[name] = {"versions": versions, "parts": {}}  # others say nothing of these
+        record[name]["parts"][part] = found
+        write(record)
+
+
 def write(record: dict[str, Any]) -> None:
     """Keep what was found, and make its page."""
     RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -227,8 +258,9 @@ def page(record: dict[str, Any]) -> str:
         "",
         "`make test-matrix` tests what `pyproject.toml` promises: oldest and newest libraries on",
         "Python 3.11, 3.12 and 3.13. It runs what is not known yet, one environment at a time,",
-        "part by part; `make test-matrix MATRIX='3.11-oldest --parts files'` runs some of it. This",
-        "page is made from the record (`release/results/matrix.json`).",
+        "part by part; `make test-matrix MATRIX='--jobs 2'` runs two parts at a time,",
+        "`make test-matrix MATRIX='3.11-oldest --parts files'` some of it. This page is made from",
+        "the record (`release/results/matrix.json`).",
         "",
         "## Passes",
         "",
@@ -283,6 +315,23 @@ def page(record: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def attempt(
+    part: str,
+    given: argparse.Namespace,
+    name: str,
+    place: Path,
+    versions: dict[str, str],
+    unfinished: set[str],
+) -> int:
+    """Test a part and note what was found; the last one of an environment removes it."""
+    found = test(place, part, ["-x"] if given.stop else [])
+    note(name, versions, part, found)
+    unfinished.remove(part)
+    if not unfinished and not given.keep:
+        shutil.rmtree(place)
+    return int(found["failed"])
+
+
 def main() -> int:
     """Run what was asked for; 1 if anything failed."""
     parser = argparse.ArgumentParser(
@@ -290,6 +339,7 @@ def main() -> int:
     )
     parser.add_argument("environments", nargs="*", help="such as 3.11-oldest; default: all")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of them, by comma")
+    parser.add_argument("--jobs", type=int, default=1, help="parts at a time")
     parser.add_argument("--again", action="store_true", help="also what is known")
     parser.add_argument("--keep", action="store_true", help="leave environments where they are")
     parser.add_argument("--stop", action="store_true", help="end a part at its first failure")
@@ -304,40 +354,31 @@ def main() -> int:
         write(record)
         return 0
     uv = "" if given.list else find_uv()
-    failed = 0
-    for name in given.environments or environments():
-        old = {part: record.get(name, {"parts": {}})["parts"].get(part) for part in parts}
-        left = [
-            part for part, found in old.items()
-            if given.again or not found or found["source"] != source_of(part) or found["failed"]
-        ]  # fmt: skip
-        if given.list:
-            print(f"{name}: known {', '.join(set(parts) - set(left)) or 'nothing'}; "
-                  f"to do {', '.join(left) or 'nothing'}")  # fmt: skip
-            continue
-        interpreter = find_python(name.partition("-")[0])
-        if interpreter is None:
-            print(f"{name}: no such Python here; it stays untested", flush=True)
-            continue
-        if not left:
-            continue
-        print(f"{name}: building", flush=True)
-        place, versions = build(name, uv, interpreter, fresh=not given.keep)
-        for part in left:
-            found = test(place, part, ["-x"] if given.stop else [])
-            failed += found["failed"]
-            record = known()  # another run may have written meanwhile
-            if record.get(name, {}).get("versions") != versions:
-                record[name] = {"versions": versions, "parts": {}}  # others say nothing of these
-            record[name]["parts"][part] = found
-            told = f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped"
-            print(f"{name} {part}: {told}, {found['minutes']} min", flush=True)
-            for case in found["failures"]:
-                print(f"    {case}", flush=True)
-            write(record)
-        if not given.keep:
-            shutil.rmtree(place)
-    return int(failed > 0)
+    running: list[Future[int]] = []
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for name in given.environments or environments():
+            old = {part: record.get(name, {"parts": {}})["parts"].get(part) for part in parts}
+            left = [
+                part for part, found in old.items()
+                if given.again or not found or found["source"] != source_of(part) or found["failed"]
+            ]  # fmt: skip
+            if given.list:
+                print(f"{name}: known {', '.join(set(parts) - set(left)) or 'nothing'}; "
+                      f"to do {', '.join(left) or 'nothing'}")  # fmt: skip
+                continue
+            interpreter = find_python(name.partition("-")[0])
+            if interpreter is None:
+                print(f"{name}: no such Python here; it stays untested", flush=True)
+                continue
+            if not left:
+                continue
+            while sum(not future.done() for future in running) >= given.jobs:
+                wait([future for future in running if not future.done()], None, FIRST_COMPLETED)
+            print(f"{name}: building", flush=True)
+            place, versions = build(name, uv, interpreter, fresh=not given.keep)
+            about = given, name, place, versions, {*left}
+            running += [pool.submit(attempt, part, *about) for part in left]
+    return int(sum(future.result() for future in running) > 0)
 
 
 if __name__ == "__main__":

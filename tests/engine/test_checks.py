@@ -27,8 +27,9 @@ CHEAPER = {
     "ugda": {"n_anchors": 10},
     "ptmap+ugda": {"source__n_anchors": 10},
     "rfs+ugda": {"source__n_anchors": 10},
+    "unem": {"n_steps": 10},
 }
-FEWER_TASKS = {"concat-hgb": 24, "concat-logistic": 24}
+FEWER_TASKS = {"concat-hgb": 24, "concat-logistic": 24, "concat-nn": 24}
 
 
 @pytest.mark.parametrize("name", PLAIN)

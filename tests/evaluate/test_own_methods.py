@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sklearn.svm import SVC
 from fewview import Concat, FewviewError, Proto, create
 from fewview.engine._registry import enter, expand, name_and_settings, names
 from fewview.evaluate import Grid, bench, make_grid, plan, run
+from fewview.evaluate._executors import kept_workers
 from fewview.evaluate._runner import Outcome
 from fewview.results._stale import status
 
@@ -49,6 +51,13 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
     path.write_text(FILE)
     return path
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[None]:
+    """Worker processes that tests share, since they take seconds to start."""
+    with kept_workers():
+        yield
 
 
 def small(methods: Any, **changes: Any) -> Grid:
@@ -139,6 +148,7 @@ def test_what_is_no_method(methods: Any, message: str) -> None:
         small(methods)
 
 
+@pytest.mark.usefixtures("processes")
 def test_objects_go_to_other_processes() -> None:
     grid = small([Concat(make_pipeline(StandardScaler(), SVC())), Proto(padding="zero")], splits=3)
     assert accuracies(run(grid, jobs=2)) == accuracies(run(grid))
@@ -229,6 +239,7 @@ def test_a_file_may_import_its_neighbour(tmp_path: Path) -> None:
     assert create(f"{tmp_path}/mine.py:Mine").factor == 3.0  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("processes")
 def test_files_go_to_other_processes_as_they_were(file: Path) -> None:
     grid = small([f"{file}:Mine", f"{file}:thing"], splits=3)
     here = run(grid)
@@ -326,11 +337,16 @@ def test_places_of_queries_tell_nothing(places: Path) -> None:
     assert {row["accuracy"] == pytest.approx(100 / 3, abs=3.0) for row in rows} == {True}
 
 
-def test_places_tell_nothing_to_objects_and_in_advice(places: Path) -> None:
+def test_places_tell_nothing_to_objects_and_in_advice(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fewview.evaluate._advice as advising
     from fewview import load
     from fewview.evaluate._advice import give_advice
     from fewview.ground._own_code import load_file
 
+    # One of the baselines that always take part is enough beside it, and boosting takes long.
+    monkeypatch.setattr(advising, "PLAIN", ("concat-nn",))
     brought = load_file(places).Place
     advice = give_advice(load("digits"), methods=[brought()], splits=2, episodes=60)
     found = {row["method"]: row for row in advice.rows}["place"]
@@ -372,29 +388,29 @@ from sklearn.svm import SVC
 from fewview import Concat
 from fewview.engine._registry import enter, get_entry
 
-factor = float(sys.argv[1])
-
 def power(p):
     return lambda x: factor * np.abs(x) ** p
 
 def times(x, by):
     return by * x
 
-for made in (power(2), power(3), partial(times, by=2), partial(times, by=3)):
-    method = Concat(make_pipeline(FunctionTransformer(made), SVC()))
-    print(method.key(), get_entry(enter(method)).digest, sep="|")
+for factor in map(float, sys.argv[1:]):
+    for made in (power(2), power(3), partial(times, by=2), partial(times, by=3)):
+        method = Concat(make_pipeline(FunctionTransformer(made), SVC()))
+        print(method.key(), get_entry(enter(method)).digest, sep="|")
 """
 
 
-def pipelines_of_a_process(factor: str) -> list[str]:
+def pipelines_of_a_process(*factors: str) -> list[str]:
     """Keys and digests of pipelines that no file has, as a process of its own sees them."""
-    command = [sys.executable, "-c", FUNCTIONS, factor]
+    command = [sys.executable, "-c", FUNCTIONS, *factors]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def test_pipelines_with_functions_have_keys_that_last() -> None:
-    first, again, other = map(pipelines_of_a_process, ("1", "1", "2"))
+    both, again = pipelines_of_a_process("1", "2"), pipelines_of_a_process("1")
+    first, other = both[:4], both[4:]
     assert first == again
     assert len({line.partition("|")[0] for line in first}) == 4
     assert " at 0x" not in " ".join(first)

@@ -657,6 +657,7 @@ import os
 from fewview import FewviewError, Proto
 from fewview.engine._registry import register
 from fewview.evaluate import make_grid, run
+from fewview.evaluate._executors import kept_workers
 
 @register("mine")
 class Mine(Proto):
@@ -669,13 +670,14 @@ class Mine(Proto):
             raise FewviewError("cannot be done")
         return super().scores(batch, state)
 
-for deed in ("work", "complain", "die"):
-    try:
-        grid = make_grid(["digits"], methods=f"mine:deed={deed}", splits=3, episodes=2)
-        outcome = run(grid, jobs=2)
-        print(outcome.computed, outcome.failures)
-    except FewviewError as error:
-        print(error)
+with kept_workers():  # new ones for every deed would take most of the time
+    for deed in ("work", "complain", "die"):
+        try:
+            grid = make_grid(["digits"], methods=f"mine:deed={deed}", splits=3, episodes=2)
+            outcome = run(grid, jobs=2)
+            print(outcome.computed, outcome.failures)
+        except FewviewError as error:
+            print(error)
 """
 
 

@@ -58,7 +58,7 @@ class Table:
     filters: tuple[int, ...] = ()  # columns that a choice narrows the rows down by
     methods: Sequence[str] = ()  # whose rows these are: they come and go with their switches
 
-    @property
+    @cached_property
     def switches(self) -> list[str]:
         """What the rows are switched by."""
         return [look_of(name).key for name in self.methods]

@@ -54,7 +54,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def server() -> Iterator[LocalServer]:
     with LocalServer(most_bytes=100_000) as one:
-        thread = threading.Thread(target=one.serve_forever, daemon=True)
+        # Every test waits this long (in seconds) for its end.
+        thread = threading.Thread(target=one.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield one
         one.shutdown()
@@ -179,7 +180,7 @@ def test_a_part_of_a_file_is_no_file() -> None:
 
 def test_closing_forgets(tables: Path) -> None:
     with LocalServer() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         upload(server, tables)
         place = server.session.place

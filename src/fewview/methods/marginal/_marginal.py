@@ -106,6 +106,13 @@ def _kept(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
     return Kept(room=1 << 23), state
 
 
+@cached(LRUCache(1), key=lambda state, rank: (id(state), rank), lock=Lock())
+def _kept_alone(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
+    """`_kept` of one state at a time: base classes that play new ones have a state for each fold,
+    ask it some forty times, and never come back to it."""
+    return Kept(room=1 << 23), state
+
+
 def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
     """Let the constructor take `score=` for `scoring`.
 
@@ -544,7 +551,8 @@ class Marginal(Method):
         rest = state.remainder if self.structure == "full" else None
         projection = completed(state)
         left = {view: leave_over(batch, view, projection) for view in (rest.views if rest else ())}
-        evidence = evidence_of(batch, state, self._rule, left=left)
+        kept = _kept_alone(state, self.rank)[0]
+        evidence = evidence_of(batch, state, self._rule, kept, left)
         scores = predictive_scores(evidence, members)
         out = scores[..., :-1] - scores[..., -1:]
         if rest is None:
