@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fewview import FewviewWarning, MultiViewData, create, load_model
-from fewview.evaluate._advice import _may_be_chance, first_choice, recommend
+from fewview.evaluate._advice import first_choice, recommend
 
 Invoke = Callable[..., tuple[int, str, str]]
 WIDTHS = {"blood": 4, "scan": 6}
@@ -304,26 +304,28 @@ def test_advise(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     assert "15 already stored" in again[2]
 
 
-def test_a_lead_is_weighed_against_what_is_known() -> None:
-    """A lead of 4 points with an error of 1 outweighs 3 +- 6; one of 1 with an error of 5 not.
-
-    Two Gaussians: 4 / 1 - 3 / 36 > 0, 1 / 25 - 3 / 36 < 0.
-    """
-    assert not _may_be_chance((4.0 - 3, 4.0 + 3))
-    assert _may_be_chance((1.0 - 15, 1.0 + 15))
-    assert _may_be_chance((float("nan"), float("nan")))  # one division: no interval
-    assert not _may_be_chance(None)  # it is the usual one itself
+def test_marginal_is_credited_with_the_classes_that_it_could_not_learn_from() -> None:
+    """Leads of 8 and 15 points on soybean were taken for chance; now they count."""
+    assert (
+        first_choice({"ptmap": 97.0, "marginal": 82.0}, {"marginal": (-60.0, 90.0)}, 3) == "ptmap"
+    )
+    assert (
+        first_choice({"ptmap": 97.0, "marginal": 94.5}, {"marginal": (2.0, 3.0)}, 3) == "marginal"
+    )
+    assert first_choice({"ptmap": 97.0, "proto": 96.0}, {}, 3) == "ptmap"
 
 
 def test_of_level_plain_classifiers_logistic_regression_is_taken() -> None:
-    order = ["concat-hgb", "concat-nn", "concat-logistic", "proto"]
-    assert first_choice(order, {"concat-logistic": (-0.2, 1.0)}) == "concat-logistic"
-    assert first_choice(order, {"concat-logistic": (0.2, 1.0)}) == "concat-hgb"
+    found = {"concat-hgb": 90.0, "concat-nn": 89.9, "concat-logistic": 89.6, "proto": 80.0}
+    assert first_choice(found, {"concat-logistic": (-0.2, 1.0)}) == "concat-logistic"
+    assert first_choice(found, {"concat-logistic": (0.2, 1.0)}) == "concat-hgb"
     unknown = (float("nan"), float("nan"))  # one division: no interval
-    assert first_choice(order, {"concat-logistic": unknown}) == "concat-logistic"
+    assert first_choice(found, {"concat-logistic": unknown}) == "concat-logistic"
     # Special methods and logistic regression are different things: no such rule.
-    assert first_choice(["ugda", "concat-logistic"], {"concat-logistic": (-1.0, 2.0)}) == "ugda"
-    assert first_choice(["concat-logistic", "concat-nn"], {"concat-nn": (-1.0, 2.0)}) == order[2]
+    both = {"ugda": 90.0, "concat-logistic": 89.5}
+    assert first_choice(both, {"concat-logistic": (-1.0, 2.0)}) == "ugda"
+    plain = {"concat-logistic": 90.0, "concat-nn": 89.5}
+    assert first_choice(plain, {"concat-nn": (-1.0, 2.0)}) == "concat-logistic"
 
 
 def test_the_recommendation_says_how_sure_it_is() -> None:
@@ -349,7 +351,7 @@ def test_the_recommendation_says_how_sure_it_is() -> None:
     assert "as many queries" in text  # ugda assumes balance
     usual = recommend([row("marginal", 89, 2), *rows], [pair("ugda", "marginal", 1.0, 3.0)])
     assert usual.startswith("Use marginal: 89.0 %")
-    assert "ugda is 1.0 points ahead here, which may be chance" in usual
+    assert "ugda is 1.0 points ahead here, but marginal gains more from" in usual
     plain = recommend([rows[2], rows[1]], [pair("concat-logistic", "proto", 5.0, 1.0)])
     assert "no special method is ahead" in plain
     assert "clearly worse" not in plain

@@ -182,7 +182,7 @@ def _from_one_table(
     )
     advice, method = None, asked.method
     if method is None:
-        say(f"trying methods on known classes; no new one is begun after {asked.seconds:.0f} s")
+        say(f"choosing a method on known classes, in about {asked.seconds:.0f} s (--seconds)")
         with TemporaryDirectory() as folder:
             store = str(Path(folder) / "results.sqlite")
             advice, remark = choose_method(parts, asked.seconds, store, make_progress())

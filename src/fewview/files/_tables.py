@@ -28,7 +28,7 @@ from fewview.files._limits import naming
 from fewview.files._npz import read_npy
 from fewview.ground._checkers import check_dimensions, check_extra
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
-from fewview.ground._words import MISSING, Texts, split_cells
+from fewview.ground._words import MISSING, Texts, as_number, split_cells
 
 # Tables as text; what separates cells is found in their first line.
 TEXTS = (".csv", ".tsv")
@@ -248,9 +248,7 @@ def _floats(cells: list[str], worded: set[int]) -> list[float]:
     for place, cell in enumerate(cells):
         text = cell.strip()
         try:
-            if "_" in text:
-                raise ValueError
-            numbers.append(math.nan if text in MISSING else float(text))
+            numbers.append(math.nan if text in MISSING else as_number(text))
         except ValueError:
             numbers.append(math.nan)
             worded.add(place)

@@ -41,9 +41,7 @@ def split_cells(cells: Iterable[Any]) -> tuple[NDArray[np.float64], Texts | None
                 values[row] = None
                 continue
             try:
-                if "_" in text:  # float() takes 1_000 for a number; a table does not
-                    raise ValueError
-                numbers[row] = float(text)
+                numbers[row] = as_number(text)
             except ValueError:
                 worded = True
         elif isinstance(cell, bytes) or getattr(cell, "ndim", None):
@@ -55,6 +53,18 @@ def split_cells(cells: Iterable[Any]) -> tuple[NDArray[np.float64], Texts | None
     if not worded:
         return numbers, None
     return numbers, [_text(value) for value in values]
+
+
+def as_number(text: str) -> float:
+    """Read a number as tables have it, perhaps with a typographic minus; else a ValueError.
+
+    Example:
+        >>> as_number("\N{MINUS SIGN}1.5")
+        -1.5
+    """
+    if "_" in text:  # float() takes 1_000 for a number; a table does not
+        raise ValueError
+    return float(text.replace("\N{MINUS SIGN}", "-"))
 
 
 def _text(value: Any) -> str | None:

@@ -1,8 +1,9 @@
 """What a table's columns are, and words as numbers: learnt once, then the same for every table.
 
-A `Column` says whether a column holds numbers, categories, truth values, dates or sentences, and
-which categories there are. It is learnt from one table (the base set) and travels with it, so that
-a table that comes later, of one row even, gets the same numbers in the same places.
+A `Column` says whether a column holds numbers, perhaps in a unit, categories, truth values, dates
+or sentences, and which categories there are. It is learnt from one table (the base set) and travels
+with it, so that a table that comes later, of one row even, gets the same numbers in the same
+places.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
-from fewview.ground._words import Texts, number_text
+from fewview.ground._words import Texts, as_number, number_text
 from fewview.samples._labels import in_order
 
-KINDS = ("number", "category", "boolean", "date", "words")
+KINDS = ("number", "quantity", "category", "boolean", "date", "words")
 # Texts of more different values than this are taken for sentences or names.
 MOST_CATEGORIES = 40
 # Numbers that sentences become: shares of their pieces of three and four letters, by hash.
@@ -33,13 +34,34 @@ MOST_CODES = 10
 # Numbers as some people write them; read as words, they would lose their order.
 _PLAIN = r"[+-]?\d+([.,]\d+)?"
 ODD_NUMBER = re.compile(
-    r"[+-]?(\d+,\d+|\d{1,3}([,_' ]\d{3})+(\.\d+)?|\d+(_\d+)+)"
+    r"[+-]?(\d+,\d+|\d{1,3}([,_' ]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3}){2,}|\d+(_\d+)+)"
     rf"|[$€£] ?{_PLAIN}|{_PLAIN} ?[%$€£]"
 )
-# Signs that stand for an empty cell among numbers.
-DASHES = frozenset({"-", "--", "\N{EN DASH}", "\N{EM DASH}", ".", "*"})
+# Numbers in a unit: 12 kg, 5%, 37.2 °C, $3.
+QUANTITY = re.compile(
+    r"([$€£¥]?) ?([+\N{MINUS SIGN}-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) ?"
+    r"([^\s\d.,:;/_'+*±\N{EN DASH}-]\S{0,11})?"
+)
+# Cells of digits and signs alone that are no number, such as 3-5, 2 ± 1 or 12:30.
+SIGNS = re.compile(r"[\d\W]*\d[\d\W]*")
+# What stands for an empty cell among numbers, in small letters.
+DASHES = frozenset({
+    "-", "--", "\N{EN DASH}", "\N{EM DASH}", ".", "*", "none", "missing", "unknown", "n.a.", "nd",
+    "n.d.", "not available",
+})  # fmt: skip
+# Numbers that some people write where they know none.
+STANDINS = frozenset(float(sign + "9" * digits) for sign in ("", "-") for digits in range(2, 7))
+# So many rows that are counted up are no coincidence.
+FEWEST_COUNTED = 10
 # Dates as day.month.year, which no one writes in another order.
 DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+# Dates as 31 May 2024, 31-May-2024 or May 31, 2024, and as 2024/05/31.
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+NAMED = re.compile(
+    r"(?:(?P<day>\d{1,2})\.?[ -])?(?P<month>[A-Za-z]{3,9})\.?[ -]"
+    r"(?:(?P<other>\d{1,2}),? )?(?P<year>\d{4})"
+)
+YEAR_FIRST = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})")
 # Dates as 31/5/2024 or 5/31/2024, perhaps with a time: which it is, the whole column tells.
 SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})((?:[ T].+)?)")
 DAY_FIRST, MONTH_FIRST = ("day first",), ("month first",)
@@ -55,7 +77,8 @@ class Column:
     Attributes:
         name: as in the table.
         kind: one of `KINDS`.
-        levels: the categories; for truth values the words for false and true.
+        levels: the categories; for truth values the words for false and true; for numbers in a
+            unit that unit.
 
     Example:
         >>> Column("leaf", "category", ("dry", "wet")).names
@@ -111,6 +134,9 @@ def learn_column(name: str, texts: Texts) -> Column:
     for order in ((), DAY_FIRST, MONTH_FIRST):
         if levels and all(_days(level, order) is not None for level in levels):
             return Column(name, "date", order)
+    units = {(_quantity(level) or (0.0, ""))[1] for level in levels}
+    if len(units) == 1 and units != {""}:
+        return Column(name, "quantity", tuple(units))
     if len(levels) > MOST_CATEGORIES:
         return Column(name, "words")
     return Column(name, "category", tuple(levels))
@@ -125,13 +151,26 @@ def merge_columns(parts: Sequence[Columns]) -> Columns:
             kinds = {c.kind for c in alike}
             if kinds == {"date"}:
                 pass  # their texts are in one order by now
-            elif "words" in kinds:
+            elif kinds <= {"number", "quantity"}:
+                column = _in_one_unit(alike)
+            elif kinds & {"words", "quantity"}:
                 column = Column(column.name, "words")
             else:
                 levels = in_order({level for c in alike for level in c.levels})
                 column = Column(column.name, "category", tuple(levels))
         merged.append(column)
     return tuple(merged)
+
+
+def _in_one_unit(alike: Sequence[Column]) -> Column:
+    """The column of several that has a unit; two units are an error."""
+    units = sorted({c.levels[0] for c in alike if c.levels})
+    if len(units) > 1:
+        raise FewviewError(
+            f"column {alike[0].name!r} holds numbers in {units[0]!r} here and in {units[1]!r} "
+            "there; write all in one unit"
+        )
+    return Column(alike[0].name, "quantity", tuple(units))
 
 
 # ------------------------------------------------------------------ tables that are to be read
@@ -186,7 +225,47 @@ class RawView:
         empty = np.isnan(self.block[:, index])
         words = {self.texts[index][row] for row in np.flatnonzero(empty).tolist()}
         words -= {None}
-        return bool(words) and words <= DASHES and not empty.all()
+        return bool(words) and all(map(_is_dash, words)) and not empty.all()
+
+    def checked(self) -> RawView:
+        """Without what is no measurement; what may be none is told."""
+        for index in range(len(self.names)):
+            if index not in self.texts:
+                self._tell_standins(index)
+        counting = [k for k in range(len(self.names)) if k not in self.texts and self._counts(k)]
+        gone = [
+            k for k in counting if not self.names[k].strip("_ ") or "Unnamed: " in self.names[k]
+        ]
+        for index in counting:
+            # In a table that is sorted by class the number of a row tells the class.
+            end = " and is left out" if index in gone else "; take it out if it is no measurement"
+            self._warn(index, f"counts the rows{end}")
+        kept = [index for index in range(len(self.names)) if index not in gone]
+        return replace(
+            self, block=self.block[:, kept], names=[self.names[index] for index in kept],
+            texts={kept.index(index): texts for index, texts in self.texts.items()},
+        ) if gone and kept else self  # fmt: skip
+
+    def _warn(self, index: int, text: str) -> None:
+        named = f"view {self.view!r}: column {self.names[index]!r}"
+        warnings.warn(f"{named} {text}", FewviewWarning, stacklevel=2)
+
+    def _counts(self, index: int) -> bool:
+        """Whether a column has the numbers of rows."""
+        steps = np.diff(self.block[:, index])
+        return len(steps) + 1 >= FEWEST_COUNTED and bool((steps == 1).all())
+
+    def _tell_standins(self, index: int) -> None:
+        """Tell of numbers such as -999 that lie far from all others of their column."""
+        values = self.block[:, index]
+        values = values[~np.isnan(values)]
+        for odd in {values.min(), values.max()} & STANDINS if len(values) else ():
+            others = values[values != odd]
+            low, high = (others.min(), others.max()) if len(others) else (odd, odd)
+            if min(abs(odd - low), abs(odd - high)) > 2 * (high - low):
+                count = _many(len(values) - len(others), "cell", "cells")
+                self._warn(index, f"holds {odd:g} in {count}, and the others lie between {low:g} "
+                           f"and {high:g}; leave cells empty where nothing is known")  # fmt: skip
 
     def _refuse_mistakes(self, columns: Columns) -> None:
         """Say where a word stands among many different numbers, or a number looks like a word."""
@@ -198,6 +277,11 @@ class RawView:
                 for row, text in enumerate(texts)
                 if text is not None and np.isnan(self.block[row, index])
             ]
+            # What is no sign for an empty cell is told before what is one.
+            words.sort(key=lambda row: _is_dash(texts[row]))
+            kind = columns[index].kind
+            if kind == "quantity":
+                continue
             where = f"view {self.view!r}: column {self.names[index]!r}, {self.row(words[0])} holds "
             if all(ODD_NUMBER.fullmatch(texts[row] or "") for row in words):
                 raise FewviewError(
@@ -209,7 +293,19 @@ class RawView:
                     f"{where}{texts[words[0]]!r}, and no date of the column tells whether days or "
                     "months come first; write dates such as 2024-05-31"
                 )
-            if len(numbers) < len(words) or columns[index].kind == "date":
+            if kind == "words" and all(t is None or _quantity(t) for t in texts):
+                raise FewviewError(
+                    f"{where}{texts[words[0]]!r}, and other cells hold numbers in another unit or "
+                    "in none; write all in one unit, or leave the unit out"
+                )
+            if kind == "words" and all(t is None or SIGNS.fullmatch(t) for t in texts):
+                warnings.warn(
+                    f"{where}{texts[words[0]]!r}, and all its cells are digits and signs; they are "
+                    "taken for texts, so write one number in a cell if they are measurements",
+                    FewviewWarning,
+                    stacklevel=2,
+                )
+            if len(numbers) < len(words) or kind == "date":
                 continue
             if np.unique(numbers).size > MOST_CODES:
                 raise FewviewError(
@@ -231,6 +327,7 @@ class Differences:
     new: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     unknown: dict[str, Counter[str]] = field(default_factory=dict)
+    bare: dict[str, str] = field(default_factory=dict)  # columns without their unit
     what: str = ""
 
     @property
@@ -267,6 +364,9 @@ class Differences:
                 f"{_many(len(self.new), 'column is new and', 'columns are new and')} left out "
                 f"({shorten(map(repr, self.new), 3)})"
             )
+        for column, unit in self.bare.items():
+            parts.append(f"column {column!r} was learnt in {unit!r} and has no unit here, taken to "
+                         "be the same")  # fmt: skip
         if self.unknown:
             cells = sum(counts.total() for counts in self.unknown.values())
             listed = [
@@ -341,11 +441,21 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
             if _known(column, text):
                 out[row] = column.levels.index(text.lower())
             continue
-        value = _days(text, column.levels) if column.kind == "date" else _number(text)
-        if value is None and text in DASHES:
+        if column.kind == "date":
+            value = _days(text, column.levels)
+        else:
+            value, unit = _quantity(text) or (None, "")
+            if column.kind == "quantity" and not unit:
+                told.bare[column.name] = column.levels[0]
+            elif unit != "".join(column.levels):
+                value = None
+        if value is None and _is_dash(text):
             continue
         if value is None:
-            wanted = "dates such as 2024-05-31" if column.kind == "date" else "numbers"
+            wanted = {
+                "date": "dates such as 2024-05-31",
+                "quantity": f"numbers in {''.join(column.levels)!r}",
+            }.get(column.kind, "numbers")
             raise FewviewError(
                 f"{told.title}: column {column.name!r} holds {text!r}; it was learnt with "
                 f"{wanted}, so correct the cell or leave it empty"
@@ -354,11 +464,17 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
     return out
 
 
-def _number(text: str) -> float | None:
+def _quantity(text: str) -> tuple[float, str] | None:
+    """A number and its unit, which may be none."""
     try:
-        return None if "_" in text else float(text)
+        return as_number(text), ""
     except ValueError:
-        return None
+        found = QUANTITY.fullmatch(text)
+    return None if found is None else (as_number(found[2]), f"{found[1]}{found[3] or ''}")
+
+
+def _is_dash(text: str | None) -> bool:
+    return text is not None and text.casefold() in DASHES
 
 
 def _days_either_way(texts: Texts) -> bool:
@@ -369,9 +485,18 @@ def _days_either_way(texts: Texts) -> bool:
 def _days(text: str, order: tuple[str, ...] = ()) -> float | None:
     """Days since 1970 of a date or time in the form 2024-05-31T12:00, or a date as 31.5.2024.
 
-    Where an order is given also as 31/5/2024 or 5/31/2024.
+    Also as 2024/05/31, 31 May 2024 or May 31, 2024; where an order is given as 31/5/2024 or
+    5/31/2024.
     """
-    if dotted := DOTTED.fullmatch(text):
+    if named := NAMED.fullmatch(text):
+        day, other, short = named["day"], named["other"], named["month"][:3].lower()
+        if (day is None) == (other is None) or short not in MONTHS:
+            return None
+        text = f"{named['year']}-{MONTHS.index(short) + 1:02d}-{day or other:0>2}"
+    elif numbered := YEAR_FIRST.fullmatch(text):
+        year, month, day = numbered.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}"
+    elif dotted := DOTTED.fullmatch(text):
         day, month, year = dotted.groups()
         text = f"{year}-{month:0>2}-{day:0>2}"
     elif order and (slashed := SLASHED.fullmatch(text)):
@@ -436,6 +561,11 @@ def _texts(view: str, column: Column, part: Block) -> Texts:
             None if x is None else datetime.fromtimestamp(x * 86400, tz=UTC).isoformat()
             for x in days
         ]
+    if column.kind == "quantity":
+        (unit,) = column.levels
+        texts = (number_text(float(x)) for x in np.nan_to_num(part[:, 0]))
+        written = [f"{unit}{t}" if unit in "$€£¥" else f"{t} {unit}" for t in texts]
+        return [None if gone else text for gone, text in zip(empty, written, strict=True)]
     codes = np.nan_to_num(part[:, 0]).astype(int)
     if column.kind == "category":
         codes = part.argmax(axis=1)

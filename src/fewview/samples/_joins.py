@@ -66,8 +66,11 @@ def join_tables(
     for (view, table), rows in zip(given.tables.items(), places, strict=True):
         block, known = table.block, (like or {}).get(view)
         names = table.columns or tuple(map(str, range(block.shape[1])))
-        if table.texts or (known and set(names) & {column.name for column in known}):
-            raw = RawView(view, block, names, table.texts, table.keys.row, given.name or "")
+        raw = RawView(view, block, names, table.texts, table.keys.row, given.name or "")
+        if table.columns is not None and known is None and not given.trusted:
+            raw = raw.checked()
+            block, columns[view] = raw.block, tuple(raw.names)
+        if raw.texts or (known and set(names) & {column.name for column in known}):
             block, columns[view], kinds[view] = numbered(raw, known)
         # Settled before the join, so that messages count rows as the user's table does.
         settled, _ = settle_rows(
