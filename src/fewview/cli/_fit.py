@@ -211,5 +211,5 @@ def describe_settings(clf: Method) -> str:
     if settings is None:
         return ""
     listed = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-                       for name, value in vars(settings).items())  # fmt: skip
+                       for name, value in vars(settings).items() if value is not None)  # fmt: skip
     return f"; settings: {listed}"
