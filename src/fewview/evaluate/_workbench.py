@@ -56,7 +56,7 @@ from fewview.samples._data import MultiViewData
 TASK = ("way", "shot", "queries", "query_counts", "eta")
 # Base sets that are learnt from ahead of the batches that need them: as many as a table has, on a
 # GPU as many as a quarter of its memory holds, up to those of six tables; and how many at once.
-AHEAD, FAR_AHEAD, THREADS = 10, 60, 5
+AHEAD, FAR_AHEAD, THREADS = 10, 60, 3
 # Seconds after which one thread lets another go on. Python's 5 ms make whoever launches kernels
 # wait for those who prepare; with a tenth of a millisecond all are busy waking up.
 TURN = 1e-3
