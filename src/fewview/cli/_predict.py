@@ -338,8 +338,9 @@ def _tell_other_units(clf: Method, samples: MultiViewData) -> None:
 
     for view, times in sizes_beside(samples, clf.support_).items():
         if not 0.1 < times < 10:
+            about = float(f"{times:.1g}")
             warnings.warn(
-                f"view {view!r}: numbers of the queries are about {float(f'{times:.1g}'):g} times as large as "
+                f"view {view!r}: numbers of the queries are about {about:g} times as large as "
                 "those of the supports; check that units are the same",
                 FewviewWarning,
                 stacklevel=2,
