@@ -457,7 +457,7 @@ def advice(options: argparse.Namespace) -> dict[str, Any]:
                     prepared = clf.prepare_for(base, data[np.isin(data.labels, novel)], task)
                     scores = clf.score_episodes(data, episodes, prepared)
                     hits = scores.argmax(-1).numpy() == episodes.query_labels
-                    truth[row["method"]] = 100 * float(hits.mean())
+                    truth[row["method"]] = round(100 * float(hits.mean()), 3)
                 tried: dict[str, list[float]] = {}
                 for result in said.outcome.results.values():
                     mean = 100 * float(np.mean(result.metrics.accuracy))
@@ -505,7 +505,15 @@ def keep(part: str, found: dict[str, Any], file: Path) -> None:
     new = {row["dataset"] for row in found["rows"]}
     before = [row for row in record.get(part, {}).get("rows", []) if row["dataset"] not in new]
     record[part] = {**record.get(part, {}), **found, "rows": before + found["rows"]}
-    file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    parts = [f"{json.dumps(name)}: {one_row_a_line(part)}" for name, part in record.items()]
+    file.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+
+
+def one_row_a_line(part: dict[str, Any]) -> str:
+    """A part of the record as JSON, with a line for every row."""
+    rows = ",\n".join(json.dumps(row) for row in part["rows"])
+    rest = "".join(f"{json.dumps(k)}: {json.dumps(v)}, " for k, v in part.items() if k != "rows")
+    return f'{{{rest}"rows": [\n{rows}\n]}}'
 
 
 def main() -> None:

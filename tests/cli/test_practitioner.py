@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -549,3 +550,19 @@ def test_queries_may_be_of_base_classes_too(
     status, _, err = invoke("predict", *given, "--query", "query", "--sets", "0.9")
     assert status == 2
     assert "leave out --sets or --classes all" in err
+
+
+def test_queries_in_other_units_are_told(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
+    """Grams in place of kilograms: 15 % right where 69 were, and no word about it."""
+    query = MultiViewData.read(tmp_path / "query")
+    scaled = MultiViewData(
+        {view: 1000 * block for view, block in query.views.items()},
+        ids=None if query.ids is None else query.ids.tolist(), columns=query.columns,
+    )  # fmt: skip
+    scaled.write(tmp_path / "grams")
+    command = ("predict", "--method", "proto", "--support", "support", "-o", "x.csv", "--query")
+    with pytest.warns(FewviewWarning, match="'blood': numbers of the queries are about 900 times"):
+        assert invoke(*command, "grams")[0] == 0
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*units are the same", FewviewWarning)
+        assert invoke(*command, "query")[0] == 0

@@ -1002,7 +1002,7 @@ def test_the_key_and_the_labels_may_be_any_column(tmp_path: Path) -> None:
         assert read(tmp_path, labels="group") == data
     with pytest.raises(FewviewError, match=r"--labels grop: no table .*did you mean 'group'\?"):
         read(tmp_path, key="mouse", labels="grop")
-    with pytest.raises(FewviewError, match=r"scan\.csv: no column 'group' .*--key or --labels"):
+    with pytest.raises(FewviewError, match=r"scan\.csv: no column 'group' .*--key, the same"):
         read(tmp_path, key="group")
 
 
@@ -1173,3 +1173,49 @@ def test_some_labels_of_nobody_are_left_out(tmp_path: Path) -> None:
     put(tmp_path, a="id,x\np,1\nq,2\n", labels="id,label\np,u\nq,v\nr,u\n")
     with pytest.warns(FewviewWarning, match=r"labels\.csv: id 'r' in no table.*; left out"):
         assert len(read(tmp_path)) == 2
+
+
+# ------------------------------------------------------------------ as spreadsheets write them
+
+
+def written(folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "a.csv").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_lines_and_columns_without_a_cell_are_left_out(tmp_path: Path) -> None:
+    """A line of separators was a sample without a key, and two columns had the same name."""
+    data = MultiViewData.read(written(tmp_path / "t", "id,x,,\np,1,,\n,,,\nq,2,,\n,,,\n"))
+    assert data.columns["a"] == ("x",)
+    assert data.ids.tolist() == ["p", "q"]  # type: ignore[union-attr]
+    data = MultiViewData.read(written(tmp_path / "u", "id,word,,x\np,a,,1\nq,b,,2\n"))
+    assert data.columns["a"] == ("word=a", "word=b", "x")
+
+
+def test_lines_above_the_header_are_named(tmp_path: Path) -> None:
+    folder = written(tmp_path / "t", "Oils of Italy\n\nid,x\np,1\nq,2\n")
+    with pytest.raises(FewviewError, match=r"no column 'id'.*line 3 has it, so delete the lines"):
+        MultiViewData.read(folder, key="id")
+
+
+@pytest.mark.parametrize("cells", ["1.329;930", "1.329;12,5", "12,5;1.329"])
+def test_points_that_may_stand_between_thousands_are_refused(tmp_path: Path, cells: str) -> None:
+    """They were read as 1.329 and 930, of which one is wrong by a factor of 1000."""
+    one, two = cells.split(";")
+    folder = written(tmp_path / "t", f"id;x\np;{one}\nq;{two}\n")
+    with pytest.raises(FewviewError, match=r"'x', line \d holds '1.329', whose point may stand"):
+        MultiViewData.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [("1.329;0.5", [1.329, 0.5]), ("1.329;2000", [1.329, 2000]), ("1.234.567;3", [1234567, 3]),
+     ("1.234,5;-3,25", [1234.5, -3.25]), ("4,20 €;3 €", [4.2, 3])],
+)  # fmt: skip
+def test_points_and_commas_that_leave_no_doubt(
+    tmp_path: Path, cells: str, numbers: list[float]
+) -> None:
+    one, two = cells.split(";")
+    data = MultiViewData.read(written(tmp_path / "t", f"id;x\np;{one}\nq;{two}\n"))
+    np.testing.assert_allclose(data.view("a")[:, 0], numbers)

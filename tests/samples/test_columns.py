@@ -284,3 +284,16 @@ def test_the_word_that_is_no_sign_for_an_empty_cell_is_named() -> None:
 def test_dates_with_names_of_months_or_the_year_first(day: str) -> None:
     assert table(day=[day, "31.12.1969"]).view("t")[:, 0].tolist() == [1, -1]
     assert learn_column("c", ["2 Foo 1970"]).kind == "category"
+
+
+def test_columns_whose_names_differ_by_spaces_or_large_letters_are_the_same() -> None:
+    """All of them were taken for empty, or none was found."""
+    base = table(oleic=[1.0, 2.0], word=["a", "b"])
+    frame = pd.DataFrame({"Word ": ["b"], "OLEIC": [5.0]})
+    for found in (MultiViewData({"t": frame}).like(base), MultiViewData({"t": frame}, like=base)):
+        assert found.columns == base.columns
+        assert found.view("t").tolist() == [[5.0, 0.0, 1.0]]
+    numbers = table(oleic=[1.0], linoleic=[2.0])
+    assert table(Linoleic=[7.0], Oleic=[5.0]).like(numbers).view("t").tolist() == [[5.0, 7.0]]
+    with pytest.warns(FewviewWarning, match="1 column is new and left out"):
+        table(oleic=[5.0], linoleic=[7.0], OLEIC=[6.0]).like(numbers)

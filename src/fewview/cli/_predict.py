@@ -77,6 +77,7 @@ def predict(
         clf, samples = _from_parts(asked, reading)
     samples = samples.like(clf.prepared_.reference, asked.query or "queries")
     _tell_unused(clf, samples)
+    _tell_other_units(clf, samples)
     if asked.sets is not None:
         say("calibrating sets of classes where known classes play new ones; this takes a while")
     columns = clf.prediction_columns(
@@ -165,7 +166,7 @@ def _from_one_table(
     from tempfile import TemporaryDirectory
 
     from fewview.cli._bar import make_progress, working
-    from fewview.evaluate._divided import choose_method, divide, fit_divided, usual_method
+    from fewview.evaluate._divided import USUAL, choose_method, divide, fit_divided
 
     samples = read_samples(asked.data, **reading)
     say(f"{samples}")
@@ -188,7 +189,7 @@ def _from_one_table(
             advice, remark = choose_method(parts, asked.seconds, store, make_progress())
         if remark:
             say(remark)
-        method = usual_method(parts) if advice is None else advice.method
+        method = USUAL if advice is None else advice.method
         say(f"method: {method}" if advice is None else advice.sentence)
     say(f"learning from all of them with {method}")
     with working(f"fitting {method}"):
@@ -326,6 +327,24 @@ def _tell_unused(clf: Method, samples: MultiViewData) -> None:
     for index, view in enumerate(samples.view_names):
         if not clf.support_.mask[:, index].any() and not samples.mask[:, index].any():
             say(f"view {view!r} is only in the base set, and is not used")
+
+
+def _tell_other_units(clf: Method, samples: MultiViewData) -> None:
+    """Warn where a view of the queries is of another size than that of the supports."""
+    import warnings
+
+    from fewview.ground._errors import FewviewWarning
+    from fewview.samples._profile import sizes_beside
+
+    for view, times in sizes_beside(samples, clf.support_).items():
+        if not 0.1 < times < 10:
+            about = float(f"{times:.1g}")
+            warnings.warn(
+                f"view {view!r}: numbers of the queries are about {about:g} times as large as "
+                "those of the supports; check that units are the same",
+                FewviewWarning,
+                stacklevel=2,
+            )
 
 
 def _classifier(asked: SimpleNamespace) -> Method:

@@ -15,6 +15,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,16 @@ TABLES = (*TEXTS, ".parquet", ".npy")
 SHEETS = (".xlsx", ".xls", ".ods")
 # The key of a table whose rows have no names: they are numbered.
 NUMBERED = "(number of the row)"
-# Numbers as they are written where cells are not separated by commas.
-DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
+# Numbers as they are written where cells are not separated by commas, perhaps in a unit; the second
+# kind has points between thousands alone.
+DECIMAL_COMMA = re.compile(
+    r"([$€£] ?)?[+-]?((\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?|\d{1,3}(\.\d{3}){2,})"
+    r"( ?[^\s\d.,:;/_'+*-]\S{0,11})?"
+)
+# A number with one point that may stand between thousands.
+THOUSANDS = re.compile(r"[+-]?\d{1,3}\.\d{3}")
+# In so many lines a header is looked for below titles.
+MOST_TITLES = 10
 # Columns of words, by their place.
 Worded = dict[int, Texts]
 # Keys (None for plain arrays), numbers [rows, width], names of columns where they have some, and
@@ -60,10 +69,24 @@ def read_table(file: Path, known: Mapping[str, Any] | None, key: str) -> RawTabl
             keys, block = Keys(file.name, _listed(content["ids"])), content["block"]
             names = tuple(content["columns"])
             texts = {int(place): cells for place, cells in content["texts"].items()}
+        if known is None:
+            block, names, texts = _without_blank_columns(block, names, texts)
         if not names:
             raise FewviewError(f"has no columns besides {key!r}; remove the file")
         unnamed = known is not None and known["columns"] is None
         return keys, block, None if unnamed else names, texts
+
+
+def _without_blank_columns(
+    block: NDArray[Any], names: tuple[str, ...], texts: Worded
+) -> tuple[NDArray[Any], tuple[str, ...], Worded]:
+    """Leave out columns without a name and without a cell, as spreadsheets write them."""
+    kept = [k for k, name in enumerate(names)
+            if name.strip() or k in texts or not np.isnan(block[:, k]).all()]  # fmt: skip
+    if len(kept) == len(names):
+        return block, names, texts
+    inside = {kept.index(k): cells for k, cells in texts.items()}
+    return block[:, kept], tuple(names[k] for k in kept), inside
 
 
 def csv_header(file: Path) -> list[str]:
@@ -82,8 +105,8 @@ def read_columns(file: Path, other: str | None, key: str = DEFAULT_KEY) -> tuple
             return Keys(file.name, _listed(content["ids"])), _listed(content["values"])
         lines = _csv_lines(file, key)
         _, header = next(lines)
-        place = _place(header, key)
-        second = None if other is None else _place(header, other)
+        place = _place(header, key, file)
+        second = None if other is None else _place(header, other, file)
         rows = list(lines)
         ids = [cells[place] for _, cells in rows]
         values = [] if second is None else [cells[second] for _, cells in rows]
@@ -111,17 +134,24 @@ def find_column(header: Iterable[str], name: str) -> str | None:
     return name if name in names else alike[0] if len(alike) == 1 else None
 
 
-def _place(header: Sequence[str], name: str) -> int:
+def _place(header: Sequence[str], name: str, file: Path | None = None) -> int:
+    """Where a column is; `file` is the table as text, in which a header may stand further down."""
     found = find_column(header, name)
     if found is not None and list(header).count(found) == 1:
         return list(header).index(found)
     if found is not None:
         raise FewviewError(f"column {name!r} occurs twice; remove one")
     advice = (
-        "name the column that identifies a sample with --key (key= in Python)"
+        "name the column that identifies a sample with --key (key= in Python), the same in all "
+        "tables"
         if name == DEFAULT_KEY
-        else "name another with --key or --labels"
+        else "name another with --key, the same in all tables, or with --labels"
     )
+    if file is not None:
+        with file.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+            for line, text in enumerate(islice(stream, MOST_TITLES), 1):
+                if find_column(text.replace('"', "").split(_separator(text)), name) is not None:
+                    advice = f"line {line} has it, so delete the lines above that"
     raise FewviewError(f"no column {name!r} (it has {shorten(map(repr, header))}); {advice}")
 
 
@@ -131,15 +161,17 @@ def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[s
     Where the key is `NUMBERED`, numbers of rows are put before the cells.
     """
     width, count = None, 0
+    points = Points()
     try:
         with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
             separator = _separator(stream.readline())
             stream.seek(0)
             reader = csv.reader(_decoded(stream, file), strict=True, delimiter=separator)
             for cells in reader:
-                if not cells:
-                    continue  # a blank line
+                if not any(cells) and ((len(cells) != 1 and key != NUMBERED) or not cells):
+                    continue  # a blank line; a single cell may be an id
                 if separator != ",":
+                    points.look(reader.line_num, cells)
                     cells = [_with_point(cell) for cell in cells]
                 if key == NUMBERED:
                     cells.insert(0, NUMBERED if width is None else str(count))
@@ -156,6 +188,44 @@ def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[s
         raise FewviewError(f"line {reader.line_num}: {error}; correct the line") from None
     if width is None:
         raise FewviewError("the file is empty; it needs a line with column names")
+    points.check()
+
+
+class Points:
+    """Whether points stand between thousands in some columns: then 1.329 is not between 1 and 2."""
+
+    def __init__(self) -> None:
+        self.header: list[str] | None = None
+        self.doubtful: dict[int, tuple[int, str]] = {}  # line and cell of the first 1.329
+        self.decimal: set[int] = set()  # columns with other points, as in 1.5
+        self.commas: set[int] = set()  # columns with decimal commas
+        self.small: set[int] = set()  # columns with numbers such as 930
+        self.large: set[int] = set()  # columns with numbers such as 1329
+
+    def look(self, line: int, cells: Sequence[str]) -> None:
+        """Note what the cells of a line say."""
+        if self.header is None:
+            self.header = list(cells)
+            return
+        for place, cell in enumerate(cells):
+            if cell.isdigit():
+                (self.small if len(cell) < 4 else self.large).add(place)
+            elif "," in cell:
+                self.commas.add(place)
+            elif "." in cell and THOUSANDS.fullmatch(cell.strip()):
+                self.doubtful.setdefault(place, (line, cell))
+            elif "." in cell:
+                self.decimal.add(place)
+
+    def check(self) -> None:
+        """Refuse a column whose other cells say that its points may stand between thousands."""
+        for place, (line, cell) in self.doubtful.items():
+            likely = place in self.commas or (place in self.small and place not in self.large)
+            if likely and place not in self.decimal and self.header is not None:
+                raise FewviewError(
+                    f"column {self.header[place]!r}, line {line} holds {cell!r}, whose point may "
+                    "stand between thousands; write numbers without signs between thousands"
+                )
 
 
 def _decoded(stream: Iterable[str], file: Path) -> Iterator[str]:
@@ -198,7 +268,7 @@ def _separator(line: str) -> str:
 
 def _with_point(cell: str) -> str:
     """A cell with a decimal comma with a point in its place."""
-    if "," in cell and DECIMAL_COMMA.fullmatch(cell.strip()):
+    if ("," in cell or cell.count(".") > 1) and DECIMAL_COMMA.fullmatch(cell.strip()):
         return cell.replace(".", "").replace(",", ".")
     return cell
 
@@ -208,7 +278,7 @@ def _read_csv_table(
 ) -> tuple[Keys, NDArray[Any], tuple[str, ...], Worded]:
     lines = _csv_lines(file, key)
     _, header = next(lines)
-    place = _place(header, key)
+    place = _place(header, key, file)
     columns = header[:place] + header[place + 1 :]
     ids: list[str] = []
     numbers: list[int] = []

@@ -201,6 +201,8 @@ class RawView:
                 for index, name in enumerate(self.names)
             )
             self._refuse_mistakes(known)
+        else:
+            self = replace(self, names=respelt(self.names, [column.name for column in known]))
         told = Differences(self.view, what=self.what)
         place = {name: index for index, name in enumerate(self.names)}
         told.columns([column.name for column in known], self.names)
@@ -317,6 +319,24 @@ class RawView:
                 FewviewWarning,
                 stacklevel=2,
             )
+
+
+def respelt(found: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Names of columns as they were learnt, where only spaces or large letters differ.
+
+    Example:
+        >>> respelt(["OLEIC ", "x", "X"], ["oleic", "x"])
+        ['oleic', 'x', 'X']
+    """
+    there = set(found)
+    left = [name for name in known if name not in there]
+    wanted = Counter(name.strip().casefold() for name in left)
+    given = Counter(name.strip().casefold() for name in found)
+    alike = {name.strip().casefold(): name for name in left}
+    return [
+        alike[bare] if wanted[bare] == given[bare] == 1 else name
+        for name, bare in ((name, name.strip().casefold()) for name in found)
+    ]
 
 
 @dataclass
@@ -525,6 +545,8 @@ def recode(
         block: [rows, width of `known`], NaN where a column is not there.
         names: of the numbers.
     """
+    names = respelt([column.name for column in mine], [column.name for column in known])
+    mine = tuple(replace(column, name=name) for column, name in zip(mine, names, strict=True))
     told = Differences(view, what=what)
     told.columns([column.name for column in known], [column.name for column in mine])
     starts = np.cumsum([0, *(column.width for column in mine)])

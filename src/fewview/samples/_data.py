@@ -612,7 +612,12 @@ class MultiViewData:
         )
         hint = f"; did you mean {near[0]!r}?" if near else ""
         kept = [view for view in self.view_names if view not in extra]
-        if strict or not kept:
+        if not kept:
+            raise FewviewError(
+                f"{text}, and no other; a table is the view that its file is called, so give a "
+                f"folder with {shorten(f'{view}.csv' for view in dims)}{hint}"
+            )
+        if strict:
             raise FewviewError(f"{text}{hint or f'; drop it with drop_views({extra!r})'}")
         there = self.mask[:, [view in kept for view in self.view_names]].any(axis=1)
         if not there.all():

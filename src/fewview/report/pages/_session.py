@@ -26,12 +26,12 @@ from fewview.engine._registry import get_entry, names
 from fewview.engine.reasons._cards import card
 from fewview.evaluate._divided import (
     FEW,
+    USUAL,
     Divided,
     choose_method,
     divide,
     expectation,
     fit_divided,
-    usual_method,
 )
 from fewview.evaluate._progress import Progress
 from fewview.files._tables import csv_header
@@ -356,7 +356,7 @@ class Session:
             with TemporaryDirectory() as folder:
                 advice, remark = choose_method(parts, seconds, f"{folder}/r.sqlite", _Told(job))
             said += [text for text in (advice.sentence if advice else "", remark) if text]
-            method = usual_method(parts) if advice is None else advice.method
+            method = USUAL if advice is None else advice.method
             job.done = job.total = 0
         job.stage += 1
         job.text = f"{method} from {len(parts.support)} labelled samples of {parts.way} new classes"
