@@ -168,8 +168,8 @@ def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[s
             stream.seek(0)
             reader = csv.reader(_decoded(stream, file), strict=True, delimiter=separator)
             for cells in reader:
-                if not any(cells) and ((len(cells) != 1 and key != NUMBERED) or not cells):
-                    continue  # a blank line; a single cell may be an id
+                if not any(cells) and ((len(cells) > 2 and key != NUMBERED) or not cells):
+                    continue  # a blank line; one or two cells may be an id and a label
                 if separator != ",":
                     points.look(reader.line_num, cells)
                     cells = [_with_point(cell) for cell in cells]

@@ -99,7 +99,9 @@ PREDICT = {
         "With --data: the new classes. Default: those with at most 5 labelled samples.",
         metavar="A,B,...",
     ),
-    "seconds": Option("With --data and without --method: time for trying methods.", float, 60.0),
+    "seconds": Option(
+        "With --data and without --method: after this time no other method is tried.", float, 60.0
+    ),
     "query": Option("Samples to classify.", metavar="DATA"),
     "model": Option("What 'fewview fit' wrote.", metavar="FILE"),
     "method": Option(
