@@ -108,7 +108,10 @@ def datasets(draw: st.DrawFn) -> MultiViewData:
         if draw(st.booleans()):
             columns[name] = draw(
                 st.lists(
-                    TEXT.filter(lambda c: c != "id" and "\0" not in c),
+                    # In tables these two, in any spelling, are the key and the labels.
+                    TEXT.filter(
+                        lambda c: c.strip().casefold() not in ("id", "label") and "\0" not in c
+                    ),
                     min_size=width,
                     max_size=width,
                     unique=True,
