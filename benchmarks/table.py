@@ -123,9 +123,9 @@ def counted_evaluations() -> Iterator[list[int]]:
     """How many tasks' objectives of ADSR are evaluated inside the block, one entry per call."""
     usual, counts, first = Objective.of_logits, [], _again.FIRST
 
-    def counting(self: Objective, logits: torch.Tensor) -> Any:
+    def counting(self: Objective, logits: torch.Tensor, members: torch.Tensor) -> Any:
         counts.append(len(logits))
-        return usual(self, logits)
+        return usual(self, logits, members)
 
     Objective.of_logits = counting  # type: ignore[method-assign]
     _again.FIRST = sys.maxsize  # graphs are not counted

@@ -19,7 +19,9 @@ from fewview.methods.marginal._model import (
     Gaussians,
     about_the_task,
     gather_evidence,
+    posterior,
     prior_root,
+    variational_scores,
 )
 from fewview.methods.marginal._outside import (
     LeftOver,
@@ -439,9 +441,51 @@ def test_bound_is_below_the_evidence(balance: float | None) -> None:
         terms.append(prior + sum(fits))
     start = torch.zeros(1, 5, 2, dtype=torch.float64)
     settings = Settings(temperature=1.0, anneal=1.0)
-    bound = float(_rounds(evidence, members, start, settings, 20, balance)[1])
+    bound = float(_rounds(evidence, members, start, settings, 20, (balance,))[1])
     assert bound < logsumexp(terms) + 1e-9
     assert bound > logsumexp(terms) - 3
+
+
+def some_evidence(complete: bool) -> tuple[Evidence, torch.Tensor]:
+    """What random samples of eight tasks with two classes say, and their supports' classes."""
+    torch.manual_seed(5)
+    root = torch.randn(7, 9, dtype=torch.float64)
+    model = Gaussians(
+        torch.randn(7, dtype=torch.float64),
+        within=root @ root.T + torch.eye(7),
+        between=root[:, :3] @ root[:, :3].T,
+        dims=(4, 3),
+    )
+    samples = [torch.randn(8, n, 7, dtype=torch.float64) for n in (2, 12)]
+    masks = [torch.ones(8, n, 2, dtype=torch.bool) for n in (2, 12)]
+    if not complete:
+        masks[1][:, ::3, 0], masks[1][:, 1::3, 1] = False, False
+    members = torch.eye(2, dtype=torch.float64).expand(8, -1, -1)
+    return gather_evidence(model, *samples, *masks), members
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_two_explanations_at_once_are_each_by_itself(complete: bool) -> None:
+    evidence, members = some_evidence(complete)
+    start, settings = torch.randn(8, 12, 2, dtype=torch.float64), Settings()
+    given = evidence, members, start, settings, 10
+    both = _rounds(*given, (0.9, None))
+    for place, balance in enumerate((0.9, None)):
+        alone = _rounds(*given, (balance,))
+        for found, expected in zip(both, alone, strict=True):
+            assert torch.allclose(found[:, place], expected[:, 0], atol=1e-10)
+
+
+def test_complete_samples_need_no_inverse() -> None:
+    """With all views A is diagonal; a pattern that nobody has makes it be inverted as any other."""
+    evidence, members = some_evidence(complete=True)
+    spare = torch.cat([evidence.information, torch.eye(evidence.information.shape[-1])[None]])
+    belief = posterior(evidence, members, torch.rand(8, 12, 2, dtype=torch.float64))
+    more = replace(belief, counts=torch.nn.functional.pad(belief.counts, (0, 1)))
+    found = variational_scores(evidence, belief)
+    expected = variational_scores(replace(evidence, information=spare), more)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-10)
 
 
 def test_log_dirichlet_adds_up_to_one() -> None:
@@ -460,8 +504,8 @@ def test_learnt_shares_need_more_evidence_where_more_is_at_stake() -> None:
     scores = torch.zeros(2, 4, 3, dtype=torch.float64)
     scores[0, :, 0], scores[1, :, 0] = 2.0, 32.0
     alone = torch.log_softmax(0.1 * scores, dim=-1)
-    bounds = torch.zeros(2, dtype=torch.float64), torch.full((2,), 5.0, dtype=torch.float64)
-    found = _weighed((even.log(), bounds[0]), (learnt.log(), bounds[1]), scores, alone).exp()
+    bounds = torch.tensor([[0.0, 5.0]] * 2, dtype=torch.float64)
+    found = _weighed(torch.stack([even, learnt], dim=1).log(), bounds, scores, alone).exp()
     for task, nats in enumerate((2.0, 32.0)):
         moved = 0.97  # of one query, from one class to another
         said = moved * 0.1 * nats
@@ -474,7 +518,7 @@ def test_learnt_shares_need_more_evidence_where_more_is_at_stake() -> None:
 
 def test_one_class_leaves_nothing_to_weigh() -> None:
     zero = torch.zeros(1, 3, 1)
-    found = _weighed((zero, zero[:, 0, 0]), (zero, zero[:, 0, 0]), zero, zero)
+    found = _weighed(torch.stack([zero, zero], dim=1), torch.zeros(1, 2), zero, zero)
     torch.testing.assert_close(found, zero)
     assert torch.isfinite(calibrated(zero, zero, 1.0)).all()
 

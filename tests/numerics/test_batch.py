@@ -11,6 +11,7 @@ import torch
 
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.numerics import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import side_by_side
 from fewview.samples import FewviewError, MultiViewData
 
 
@@ -164,3 +165,16 @@ def test_numbers_that_only_float64_can_hold() -> None:
     data = MultiViewData({"a": np.array([[1 + 2.0**-40], [1.0]])})
     assert ViewTensors.of(data, dtype=torch.float64).views[0][0].item() == 1 + 2.0**-40
     assert ViewTensors.of(data).views[0][0].item() == 1.0
+
+
+def test_views_are_one_tensor_only_where_they_are_all_of_it_in_order() -> None:
+    whole = torch.arange(2 * 3 * 9.0).reshape(2, 3, 9)
+    a, b, c = torch.split(whole, [2, 3, 4], dim=-1)
+    found = side_by_side((a, b, c))
+    assert found.data_ptr() == whole.data_ptr()
+    assert torch.equal(found, whole)
+    for others in ((a, c, b), (a, b), (b, c), (a, b, c.clone()), (a[:1], b[:1], c[1:])):
+        copied = side_by_side(others)
+        assert torch.equal(copied, torch.cat(others, dim=-1))
+        assert copied.data_ptr() != others[0].data_ptr()
+    assert side_by_side((a[1:], b[1:], c[1:])).data_ptr() == whole[1:].data_ptr()

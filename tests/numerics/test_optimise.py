@@ -68,3 +68,30 @@ def test_lbfgs_solves_rosenbrock_whatever_the_batch() -> None:
     assert torch.allclose(found, torch.ones(()).double(), atol=1e-6)
     alone = minimise_lbfgs(rosenbrock, start[:1], tol=1e-9)
     assert torch.equal(alone, found[:1])
+
+
+def test_lbfgs_evaluates_nobody_who_has_stopped() -> None:
+    """A task that is hard to minimise does not make the others wait: they cost what they need."""
+    scale = torch.tensor([1.0] * 9 + [1000.0], dtype=torch.float64)[:, None]
+    start = torch.full((10, 2), -1.2, dtype=torch.float64)
+    evaluated = []
+
+    def valley(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        evaluated.append(len(x))
+        a, b = x[:, :1], x[:, 1:]
+        value = scale * (b - a * a) ** 2 + (1 - a) ** 2
+        slope = torch.cat((-4 * scale * a * (b - a * a) - 2 * (1 - a), 2 * scale * (b - a * a)), 1)
+        return value[:, 0], slope
+
+    together = minimise_lbfgs(valley, start, scale, tol=1e-9)
+    assert torch.allclose(together, torch.ones(()).double(), atol=1e-6)
+    cost = sum(evaluated)
+    evaluated.clear()
+    alone = [minimise_lbfgs(valley, start[k : k + 1], scale[k : k + 1], tol=1e-9) for k in (0, 9)]
+    assert torch.equal(torch.cat(alone), together[[0, 9]])
+    evaluated.clear()
+    minimise_lbfgs(valley, start[:1], scale[:1], tol=1e-9)
+    easy, hard = len(evaluated), cost - 9 * len(evaluated)
+    evaluated.clear()
+    minimise_lbfgs(valley, start[9:], scale[9:], tol=1e-9)
+    assert easy < len(evaluated) == hard

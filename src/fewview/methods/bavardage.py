@@ -18,6 +18,7 @@ from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import centred_unit_rows, class_means, isometric, squared_distances
 from fewview.numerics._principal import principal_axes
+from fewview.numerics._softmax import log_softmax, softmax
 from fewview.samples._data import MultiViewData
 
 
@@ -43,7 +44,7 @@ def soft_k_means(
     samples = torch.cat((support, query), dim=1)
     centres = class_means(support, members)
     for _ in range(n_iter):
-        r = torch.softmax(-temperature * squared_distances(query, centres), dim=-1)
+        r = softmax(-temperature * squared_distances(query, centres))
         centres = class_means(samples, torch.cat((members, r), dim=1))
     return r
 
@@ -78,7 +79,7 @@ def mixture_step(
         # Supports are chosen by design and say nothing about the shares of the queries.
         alpha = concentration + r.sum(1)
         out = out + (alpha.digamma() - alpha.sum(1, keepdim=True).digamma())[:, None]
-    return torch.log_softmax(out, dim=-1)
+    return log_softmax(out)
 
 
 @register("bavardage")

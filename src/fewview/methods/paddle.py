@@ -14,6 +14,7 @@ from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, isometric, rounding, squared_distances
+from fewview.numerics._softmax import log_softmax
 
 RESCALINGS = ("minmax", "none")
 AUTHORS_WIDTH = 512  # of ResNet-18 features
@@ -49,7 +50,7 @@ def partition(
     active = torch.arange(len(query), device=query.device)
     for _ in range(n_iter):
         fit = -0.5 * squared_distances(query[active], centres[active])
-        new = torch.log_softmax(fit + penalty * shares[active].log()[:, None], dim=-1)
+        new = log_softmax(fit + penalty * shares[active].log()[:, None])
         still = ((new.exp() - log_u[active].exp()).abs() > tol).flatten(1).any(1)
         log_u[active] = new
         active, u = active[still], new[still].exp()

@@ -44,7 +44,7 @@ class Proto(Method):
         """
         members = batch.one_hot()
         total = batch.support[0].new_zeros(())
-        for support, query in zip(batch.support, batch.query, strict=True):
+        for support, query in zip(*batch.blocks(), strict=True):
             means = class_means(support, members)
             middle = means.mean(1, keepdim=True)
             apart = means - middle  # [T, K, d]

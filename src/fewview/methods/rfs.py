@@ -26,10 +26,9 @@ def logistic_regression(
     batched L-BFGS: features z [tasks, n, width] and w_i in the column of y_i of `members`
     [tasks, n, way] give W [tasks, way, width] and b [tasks, way], with mean zero.
     """
-    weights = members.sum(-1)  # [T, n]
 
-    def loss_and_gradient(x: Tensor) -> tuple[Tensor, Tensor]:
-        W, b = x[..., :-1], x[..., -1]
+    def loss_and_gradient(x: Tensor, features: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        W, b, weights = x[..., :-1], x[..., -1], members.sum(-1)  # weights [T, n]
         logits = features @ W.transpose(1, 2) + b[:, None]  # [T, n, K]
         total = torch.logsumexp(logits, dim=-1)
         fit = (weights * total).sum(1) - (members * logits).sum((1, 2))
@@ -40,7 +39,7 @@ def logistic_regression(
         return value, torch.cat((slope_W, slope_b[..., None]), dim=-1)
 
     start = features.new_zeros(len(features), members.shape[2], features.shape[2] + 1)
-    solution = minimise_lbfgs(loss_and_gradient, start, tol=tol, max_iter=1000)
+    solution = minimise_lbfgs(loss_and_gradient, start, features, members, tol=tol, max_iter=1000)
     # A constant added to all intercepts changes nothing; take the one that adds up to zero.
     b = solution[..., -1]
     return solution[..., :-1], b - b.mean(1, keepdim=True)

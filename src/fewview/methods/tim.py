@@ -19,6 +19,7 @@ from fewview.ground._errors import FewviewError
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import class_means, isometric, unit_rows
 from fewview.numerics._optimise import minimise_adam
+from fewview.numerics._softmax import log_softmax, softmax
 
 SOLVERS = ("gd", "adm")
 CACHE = 6 * 2**20  # bytes
@@ -93,9 +94,9 @@ def alternate(
     centres = class_means(support, members)
     q = members.new_zeros(*query.shape[:2], members.shape[2])
     for _ in range(n_iter):
-        p_s = own * torch.softmax(logits(support, centres, temperature), dim=-1)
-        log_p = sharpness * torch.log_softmax(logits(query, centres, temperature), dim=-1)
-        q = torch.softmax(log_p - balance * torch.logsumexp(log_p, dim=1, keepdim=True), dim=-1)
+        p_s = own * softmax(logits(support, centres, temperature))
+        log_p = sharpness * log_softmax(logits(query, centres, temperature))
+        q = softmax(log_p - balance * torch.logsumexp(log_p, dim=1, keepdim=True))
         p_q = torch.exp(log_p / sharpness)
         # sum_i a_ik z_i + p_ik (w_k - z_i) = sum_i (a_ik - p_ik) z_i + (sum_i p_ik) w_k
         moved = factor * (members - p_s).transpose(1, 2) @ support

@@ -113,6 +113,12 @@ class EpisodeBatch:
         """All views side by side: supports [tasks, n_support, D], queries [tasks, n_query, D]."""
         return side_by_side(self.support), side_by_side(self.query)
 
+    def blocks(self) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """Supports and queries, of every view or all at once where that copies no query."""
+        if (query := as_they_lie(self.query)) is None:
+            return self.support, self.query
+        return [side_by_side(self.support)], [query]
+
     def without_query_labels(self) -> EpisodeBatch:
         """The same tasks, query labels removed."""
         return replace(self, query_labels=None)
@@ -165,7 +171,8 @@ class ViewTensors:
     """A whole data set as tensors on one device, from which batches of tasks are gathered.
 
     Attributes:
-        views: per view a float tensor [n_samples, width], zeros where missing.
+        views: per view a float tensor [n_samples, width], zeros where missing; parts of one tensor,
+            so that rows of all views are copied at once.
         mask: bool [n_samples, V].
         view_names: names of the views.
 
@@ -192,12 +199,13 @@ class ViewTensors:
         cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
     ) -> ViewTensors:
         """Copy a data set to a device, zeros in place of missing rows; empty cells stay NaN."""
-        views = []
-        for block, present in zip(data.views.values(), data.mask.T, strict=True):
-            rows = torch.tensor(block, device=device, dtype=dtype)
+        widths = list(data.view_dims.values())
+        whole = torch.empty(len(data), sum(widths), device=device, dtype=dtype)
+        views = torch.split(whole, widths, dim=1)
+        for rows, block, present in zip(views, data.views.values(), data.mask.T, strict=True):
+            rows.copy_(torch.tensor(block))
             if not present.all():
                 rows[torch.tensor(~present, device=device)] = 0
-            views.append(rows)
         return cls(tuple(views), torch.tensor(data.mask, device=device), data.view_names)
 
     def gather(self, episodes: Episodes) -> EpisodeBatch:
@@ -233,27 +241,49 @@ class ViewTensors:
 
     def _rows(self, index: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """Per view the samples [tasks, n, width] at positions [tasks, n], zeros where masked."""
-        flat = index.reshape(-1)
-        out = []
-        for view, block in enumerate(self.views):
-            rows = _new_rows(flat.shape[0], block, block.shape[1])
-            torch.index_select(block, 0, flat, out=rows)
+        flat, whole = index.reshape(-1), self._whole
+        rows = _new_rows(flat.shape[0], whole, whole.shape[1])
+        torch.index_select(whole, 0, flat, out=rows)
+        found = torch.split(rows, [view.shape[1] for view in self.views], dim=1)
+        for view, part in enumerate(found):
             gone = (~mask[..., view]).reshape(-1)
-            if block.device.type != "cpu":  # to count them would be to wait for the device
-                rows.masked_fill_(gone[:, None], 0.0)
+            if part.device.type != "cpu":  # to count them would be to wait for the device
+                part.masked_fill_(gone[:, None], 0.0)
             elif gone.any():
-                rows.index_fill_(0, gone.nonzero()[:, 0], 0.0)
-            out.append(rows.reshape(*index.shape, block.shape[1]))
-        return tuple(out)
+                part.numpy()[gone.numpy()] = 0.0  # quicker than torch on parts of rows
+        return tuple(part.reshape(*index.shape, part.shape[1]) for part in found)
+
+    @cached_property
+    def _whole(self) -> Tensor:
+        """All views side by side."""
+        return side_by_side(self.views)
 
 
 def side_by_side(views: Sequence[Tensor]) -> Tensor:
-    """Views [..., width] as one, [..., all widths]; a single one is not copied."""
-    if len(views) == 1:
-        return views[0]
+    """Views [..., width] as one, [..., all widths]; none is copied where they lie so already."""
+    whole = as_they_lie(views)
+    if whole is not None:
+        return whole
     shape = views[0].shape[:-1]
     rows = _new_rows(shape.numel(), views[0], sum(view.shape[-1] for view in views))
     return torch.cat(tuple(views), dim=-1, out=rows.reshape(*shape, -1))
+
+
+def as_they_lie(views: Sequence[Tensor]) -> Tensor | None:
+    """The tensor that views are parts of, if they are all of it and in order."""
+    first = views[0]
+    if len(views) == 1:
+        return first
+    width = sum(view.shape[-1] for view in views)
+    if first.dim() < 2 or first.stride(-1) != 1 or first.stride(-2) != width:
+        return None
+    end, store = first.storage_offset(), first.untyped_storage().data_ptr()
+    for view in views:
+        alike = view.stride() == first.stride() and view.shape[:-1] == first.shape[:-1]
+        if not alike or view.storage_offset() != end or view.untyped_storage().data_ptr() != store:
+            return None
+        end += view.shape[-1]
+    return first.as_strided((*first.shape[:-1], width), first.stride(), first.storage_offset())
 
 
 def _new_rows(count: int, block: Tensor, width: int) -> Tensor:

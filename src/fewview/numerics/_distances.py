@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fewview.numerics._batch import EpisodeBatch, side_by_side
+from fewview.numerics._batch import EpisodeBatch, as_they_lie, side_by_side
 
 ROUNDING = 64  # last places
 # Views that are narrower on average are copied side by side: products of narrow ones cost more.
@@ -40,8 +40,10 @@ class MovedUnitRows:
     @classmethod
     def of(cls, views: Sequence[Tensor]) -> MovedUnitRows:
         """Rows at unit length, not moved."""
-        if sum(view.shape[-1] for view in views) < NARROW * len(views):
-            views = [side_by_side(views)]
+        whole = as_they_lie(views)
+        if whole is None and sum(view.shape[-1] for view in views) < NARROW * len(views):
+            whole = side_by_side(views)
+        views = views if whole is None else [whole]
         lengths = torch.stack([torch.linalg.vector_norm(view, dim=-1) for view in views], -1)
         length = torch.linalg.vector_norm(lengths, dim=-1, keepdim=True)
         width = sum(view.shape[-1] for view in views)

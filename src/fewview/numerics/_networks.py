@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.fft
 import torch
 from torch import Tensor
 
@@ -120,6 +119,8 @@ def reduce_views(views: Sequence[Tensor], width: int) -> list[Tensor]:
     at the same pace, so one that carries nearly everything would be learnt last. Views are
     [tasks, n, features]; a `width` of 0 leaves them as they are.
     """
+    from scipy.fft import idct  # late: commands that train nothing start without it
+
     out = []
     for view in views:
         n, features = view.shape[1:]
@@ -138,7 +139,7 @@ def reduce_views(views: Sequence[Tensor], width: int) -> list[Tensor]:
         # The sign of an axis is arbitrary, and not the same on every machine.
         largest = reduced.gather(1, reduced.abs().argmax(1, keepdim=True))
         reduced = reduced * torch.where(largest < 0, -1.0, 1.0)
-        cosines = torch.from_numpy(scipy.fft.idct(np.eye(keep), norm="ortho")).to(reduced)
+        cosines = torch.from_numpy(idct(np.eye(keep), norm="ortho")).to(reduced)
         out.append((reduced @ cosines).to(view.dtype))
     return out
 

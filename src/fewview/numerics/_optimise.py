@@ -15,13 +15,18 @@ from torch.optim.adam import adam
 
 from fewview.numerics._again import Again
 
-FunctionAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]
+FunctionAndGradient = Callable[..., tuple[Tensor, Tensor]]
+
+# Steps between two looks whether anybody still moves, on a GPU, where that means to wait.
+PATIENCE = 4
+# Share of the tasks that go on at which they leave the others behind.
+LEFT = 0.7
 
 
 def minimise_lbfgs(
     function_and_gradient: FunctionAndGradient,
     start: Tensor,
-    *,
+    *given: Tensor,
     tol: float | None = None,
     max_iter: int = 200,
     history: int = 10,
@@ -34,110 +39,86 @@ def minimise_lbfgs(
     functions need not be convex. A task stops when the largest entry of its gradient is below
     `tol * max(1, |f|)` (1e-7 in float64, 1e-4 in float32), when steps decrease its function by no
     more than rounding, or when its value is `enough`, for functions whose infimum is known but not
-    attained. Functions take x [tasks, ...] and return values [tasks] and gradients [tasks, ...];
-    entry t depends on x[t] alone.
+    attained. Functions take x [tasks, ...] and what is `given` about these tasks, tensors
+    [tasks, ...], and return values [tasks] and gradients [tasks, ...]; entry t depends on entries t
+    alone. Every task goes at its own pace: an evaluation serves all that have not stopped, whether
+    they look how far to go or take a new direction.
     """
     if tol is None:
         tol = 1e-7 if start.dtype == torch.float64 else 1e-4
-    tasks, shape = start.shape[0], start.shape
-    floor = -torch.inf if enough is None else enough
+    shape, floor = start.shape[1:], -torch.inf if enough is None else enough
 
     def evaluate(point: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = function_and_gradient(point.reshape(shape))
-        return value, gradient.reshape(tasks, -1)
+        value, gradient = function_and_gradient(point.reshape(-1, *shape), *given)
+        return value, gradient.reshape(len(point), -1)
 
-    def turn(now: _Search) -> _Search:
-        """Take a new direction, and a first look along it."""
-        direction = -_inverse_hessian(now.gradient, now.pairs, now.used)
-        slope = (direction * now.gradient).sum(1)
-        # Rounding can spoil a direction; the steepest descent never is.
-        bad = ~(slope < 0)
-        direction = torch.where(bad[:, None], -now.gradient, direction)
-        slope = torch.where(bad, -(now.gradient * now.gradient).sum(1), slope)
-        first = 1.0 / now.gradient.norm(dim=1).clamp(min=1.0)
-        now = now._replace(
-            direction=direction,
-            slope=slope,
-            length=torch.where(now.begun, 1.0, first),
-            low=torch.zeros_like(now.low),
-            high=torch.full_like(now.high, torch.inf),
-            best=now.x,
-            best_value=now.value,
-            best_gradient=now.gradient,
-            found=torch.zeros_like(now.found),
-            searching=now.active,
-        )
-        return look(now)
-
-    def look(now: _Search) -> _Search:
-        """Look how far to go, per task: doubling and bisection; others stay where they are."""
+    def advance(now: _Search) -> _Search:
+        """Look along the direction once; who has seen enough goes there and turns."""
         trial = now.x + now.length[:, None] * now.direction
         value, gradient = evaluate(trial)
-        # A NaN counts as too far.
-        enough = value <= now.value + 1e-4 * now.length * now.slope
+        # Doubling and bisection; a NaN counts as too far.
+        near = value <= now.value + 1e-4 * now.length * now.slope
         flat = (gradient * now.direction).sum(1) >= 0.9 * now.slope
         # Any decrease is kept, should the search end before both conditions hold.
-        take = now.searching & enough
-        searching = now.searching & ~(enough & flat)
-        high = torch.where(searching & ~enough, now.length, now.high)
-        low = torch.where(searching & enough, now.length, now.low)
+        take = now.active & near
+        best = torch.where(take[:, None], trial, now.best)
+        best_value = torch.where(take, value, now.best_value)
+        best_gradient = torch.where(take[:, None], gradient, now.best_gradient)
+        found, looks = now.found | take, now.looks + 1
+        high = torch.where(near, now.high, now.length)
+        low = torch.where(near, now.length, now.low)
         middle = torch.where(torch.isinf(high), 2 * low, (low + high) / 2)
-        return now._replace(
-            best=torch.where(take[:, None], trial, now.best),
-            best_value=torch.where(take, value, now.best_value),
-            best_gradient=torch.where(take[:, None], gradient, now.best_gradient),
-            found=now.found | take,
-            searching=searching,
-            high=high,
-            low=low,
-            length=torch.where(searching, middle, now.length),
-        )
+        goes = now.active & ((near & flat) | (looks >= max_search))
 
-    def move(now: _Search) -> _Search:
-        """Go there, and remember what that tells about the curvature."""
-        step, change = now.best - now.x, now.best_gradient - now.gradient
+        # Those who go remember what that tells about the curvature.
+        step, change = best - now.x, best_gradient - now.gradient
         curvature = (step * change).sum(1)
-        usable = now.found & (curvature > 1e-10 * (change * change).sum(1))
+        usable = found & (curvature > 1e-10 * (change * change).sum(1))
         pair = torch.stack([step, change], dim=1) * usable[:, None, None]
+        pairs, used = _remembered(now, goes, pair, usable, history)
         # In floats a value near the minimum falls by rounding only; three such steps are the end.
-        noise = 4 * torch.finfo(now.value.dtype).eps * now.value.abs().clamp(min=1.0)
-        falls = now.value - now.best_value > noise
-        quiet = torch.where(falls, 0, now.quiet + 1)
-        active = now.found & (quiet < 3) & _above(now.best_gradient, now.best_value, tol)
-        full = now.used.shape[1] == history
-        return now._replace(
-            x=now.best,
-            value=now.best_value,
-            gradient=now.best_gradient,
-            pairs=torch.cat([now.pairs[:, 2 * full :], pair], dim=1),
-            used=torch.cat([now.used[:, full:], usable[:, None]], dim=1),
-            begun=torch.ones_like(now.begun),
-            quiet=quiet,
-            active=active & (now.best_value > floor),
+        noise = 4 * torch.finfo(value.dtype).eps * now.value.abs().clamp(min=1.0)
+        quiet = torch.where(now.value - best_value > noise, 0, now.quiet + 1)
+        steps = now.steps + 1
+        on = found & (quiet < 3) & _above(best_gradient, best_value, tol) & (best_value > floor)
+        gradient = torch.where(goes[:, None], best_gradient, now.gradient)
+        turned, slope = _descent(gradient, pairs, used)
+        return _Search(
+            x=torch.where(goes[:, None], best, now.x),
+            value=torch.where(goes, best_value, now.value),
+            gradient=gradient,
+            pairs=pairs,
+            used=used,
+            quiet=torch.where(goes, quiet, now.quiet),
+            steps=torch.where(goes, steps, now.steps),
+            active=torch.where(goes, on & (steps < max_iter), now.active),
+            direction=torch.where(goes[:, None], turned, now.direction),
+            slope=torch.where(goes, slope, now.slope),
+            length=torch.where(goes, 1.0, middle),
+            low=torch.where(goes, 0.0, low),
+            high=torch.where(goes, torch.inf, high),
+            looks=torch.where(goes, 0, looks),
+            best=best,
+            best_value=best_value,
+            best_gradient=best_gradient,
+            found=found & ~goes,
         )
 
-    x = start.reshape(tasks, -1).clone()
-    value, gradient = evaluate(x)
-    active = _above(gradient, value, tol) & (value > floor)
-    nobody, nothing = torch.zeros_like(active), torch.zeros_like(value)
-    slots = history if x.is_cuda else 0  # graphs have shapes that stay
-    now = _Search(
-        x, value, gradient, x.new_zeros(tasks, 2 * slots, x.shape[1]),
-        torch.zeros(tasks, slots, dtype=torch.bool, device=x.device), nobody,
-        torch.zeros_like(active, dtype=torch.int64), active, gradient, nothing, nothing, nothing,
-        nothing, x, value, gradient, nobody, nobody,
-    )  # fmt: skip
-    again = Again()
-    for _ in range(max_iter):
-        if not bool(now.active.any()):
-            break
-        now = again(turn, now)
-        for _ in range(max_search - 1):
-            if not bool(now.searching.any()):
+    x = start.reshape(len(start), -1).clone()
+    now = _Search.start(x, *evaluate(x), tol, floor, history if x.is_cuda else 0)
+    again, out, places = Again(), x.clone(), torch.arange(len(x), device=x.device)
+    for step in range(max_iter * max_search):
+        if not x.is_cuda or step % PATIENCE == 0:
+            on = now.active.nonzero()[:, 0]
+            if not len(on):
                 break
-            now = again(look, now)
-        now = again(move, now)
-    return now.x.reshape(shape).clone()
+            if not x.is_cuda and len(on) <= LEFT * len(places):  # graphs have shapes that stay
+                out[places] = now.x
+                now, places = _Search(*(tensor[on] for tensor in now)), places[on]
+                given = tuple(tensor[on] for tensor in given)
+        now = again(advance, now)
+    out[places] = now.x
+    return out.reshape(start.shape)
 
 
 class _Search(NamedTuple):
@@ -148,19 +129,59 @@ class _Search(NamedTuple):
     gradient: Tensor  # [tasks, n]
     pairs: Tensor  # steps and changes of the gradient in turn, the latest last, [tasks, 2 h, n]
     used: Tensor  # pairs that say something, bool [tasks, h]; the others are zero
-    begun: Tensor  # bool [tasks]
     quiet: Tensor  # steps that decreased nothing but rounding, int64 [tasks]
+    steps: Tensor  # all of them, int64 [tasks]
     active: Tensor  # bool [tasks]
     direction: Tensor  # [tasks, n]
     slope: Tensor  # [tasks]
     length: Tensor  # the next to be tried
     low: Tensor  # too short
     high: Tensor  # too long
+    looks: Tensor  # along this direction, int64 [tasks]
     best: Tensor  # so far, [tasks, n]
     best_value: Tensor
     best_gradient: Tensor
     found: Tensor  # whether there is any, bool [tasks]
-    searching: Tensor  # bool [tasks]
+
+    @staticmethod
+    def start(
+        x: Tensor, value: Tensor, gradient: Tensor, tol: float, floor: float, slots: int
+    ) -> _Search:
+        """At some points, with room for so many pairs."""
+        active = _above(gradient, value, tol) & (value > floor)
+        pairs = x.new_zeros(len(x), 2 * slots, x.shape[1])
+        used = torch.zeros(len(x), slots, dtype=torch.bool, device=x.device)
+        nobody, nothing = torch.zeros_like(active), torch.zeros_like(value)
+        none = torch.zeros_like(active, dtype=torch.int64)
+        direction, slope = _descent(gradient, pairs, used)
+        length = 1.0 / gradient.norm(dim=1).clamp(min=1.0)
+        return _Search(
+            x, value, gradient, pairs, used, none, none, active, direction, slope, length, nothing,
+            torch.full_like(value, torch.inf), none, x, value, gradient, nobody,
+        )  # fmt: skip
+
+
+def _remembered(
+    now: _Search, goes: Tensor, pair: Tensor, usable: Tensor, history: int
+) -> tuple[Tensor, Tensor]:
+    """`pairs` and `used` with a pair [tasks, 2, n] more for those who go, at most `history`."""
+    blank = now.used.new_zeros(len(goes), 0 if now.used.shape[1] == history else 1)
+    older = now.pairs.new_zeros(len(goes), 2 * blank.shape[1], pair.shape[2])
+    pairs, used = torch.cat([older, now.pairs], 1), torch.cat([blank, now.used], 1)
+    later = torch.cat([pairs[:, 2:], pair], 1), torch.cat([used[:, 1:], usable[:, None]], 1)
+    return torch.where(goes[:, None, None], later[0], pairs), torch.where(
+        goes[:, None], later[1], used
+    )
+
+
+def _descent(gradient: Tensor, pairs: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    """A direction downhill [tasks, n], and the slope along it."""
+    direction = -_inverse_hessian(gradient, pairs, used)
+    slope = (direction * gradient).sum(1)
+    # Rounding can spoil a direction; the steepest descent never is.
+    bad = ~(slope < 0)
+    slope = torch.where(bad, -(gradient * gradient).sum(1), slope)
+    return torch.where(bad[:, None], -gradient, direction), slope
 
 
 def _above(gradient: Tensor, value: Tensor, tol: float) -> Tensor:

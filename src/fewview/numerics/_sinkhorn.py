@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor
 
+from fewview.numerics._softmax import log_softmax, softmax
+
 
 def sinkhorn(
     log_kernel: Tensor,
@@ -63,7 +65,7 @@ def sinkhorn(
                 break
     v[active] = x
     v = v - v.mean(1, keepdim=True)
-    return torch.log_softmax(log_kernel + v[:, None], dim=-1), v
+    return log_softmax(log_kernel + v[:, None]), v
 
 
 def balanced_softmax(
@@ -96,7 +98,7 @@ def balanced_softmax(
     n_tasks, n_query, way = logits.shape
     v = logits.new_zeros(n_tasks, way) if start is None else start
     if weight <= 0:
-        return torch.log_softmax(logits, dim=-1), v
+        return log_softmax(logits), v
     target = n_query / way
     if weight >= 1:
         return sinkhorn(logits, torch.full_like(v, target), start=v, max_sweeps=max_sweeps)
@@ -107,14 +109,12 @@ def balanced_softmax(
     for _ in range(max_sweeps):
         swept = weight * (x + math.log(target) - sums.log())
         error = (swept - x).abs().amax(1)
-        open_tasks = error > tol
-        if not bool(open_tasks.all()):
+        left = (error > tol).nonzero()[:, 0]
+        if len(left) < len(todo):
             v[todo] = x
-            left = open_tasks.nonzero()[:, 0]
-            if not len(left):
-                todo, x = todo[:0], x[:0]
-                break
             todo, kernel, x = todo[left], kernel[left], x[left]
+            if not len(left):
+                break
             sums, plan, swept, error = sums[left], plan[left], swept[left], error[left]
         wanted = target * (-x / strength).clamp(max=80).exp()
         hessian = torch.diag_embed(sums + wanted / strength) - plan.transpose(1, 2) @ plan
@@ -125,14 +125,19 @@ def balanced_softmax(
         after = (weight * (trial + math.log(target) - sums.log()) - trial).abs().amax(1)
         worse = ~(after < error)
         x = torch.where(worse[:, None], swept, trial)
+        if x.is_cuda:  # which would wait to hear who
+            others = _column_sums(kernel, swept)
+            sums = torch.where(worse[:, None], others[0], sums)
+            plan = torch.where(worse[:, None, None], others[1], plan)
+            continue
         again = worse.nonzero()[:, 0]
         if len(again):
             sums[again], plan[again] = _column_sums(kernel[again], x[again])
     v[todo] = x
-    return torch.log_softmax(logits + v[:, None], dim=-1), v
+    return log_softmax(logits + v[:, None]), v
 
 
 def _column_sums(log_kernel: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Column sums [tasks, way] and the plan [tasks, n, way] for potentials v."""
-    plan = torch.softmax(log_kernel + v[:, None], dim=-1)
+    plan = softmax(log_kernel + v[:, None])
     return plan.sum(1).clamp(min=torch.finfo(plan.dtype).tiny), plan

@@ -37,6 +37,8 @@ from fewview.samples._data import MultiViewData
 FEWEST = 20
 # Factors of fits that are tried for the probabilities of known classes, over the spread of fits.
 FACTORS = np.geomspace(0.05, 50.0, 20)
+# Most steps to the gate; half a dozen are enough.
+NEWTON_STEPS = 50
 FloatArray = NDArray[np.float64]
 
 
@@ -167,25 +169,32 @@ def usual_known(
 
 
 def _gate(found: Played, rows: NDArray[np.bool_]) -> FloatArray:
-    """Logistic regression of being new, both halves counting alike."""
-    from scipy.optimize import minimize
-
+    """Logistic regression of being new, both halves counting alike, by Newton's method."""
     size = max(float(np.median(np.abs(found.own[rows]))), 1e-12)
     best = found.few[rows].max(1), found.known[rows].max(1)
     table = log_odds(np.array([size, 1.0, 0.0]), *best)
     scale = max(float(table.std()), 1e-12)
     new = found.new[rows].astype(np.float64)
     counts = np.where(new == 1, 1 / new.mean(), 1 / (1 - new).mean()) / 2
+    about = np.stack([table / scale, np.ones_like(table)], axis=1)
+    ridge = np.array([1.0, 0.0])  # a weight of size one costs half
 
-    def loss(gate: FloatArray) -> tuple[float, FloatArray]:
-        """Of weight and constant, a weight of size one costing half; and the slopes."""
-        odds = gate[0] * table / scale + gate[1]
-        wrong = counts * (expit(odds) - new)
-        value = counts @ (np.logaddexp(0, odds) - new * odds) + gate[0] ** 2 / 2
-        return float(value), np.array([wrong @ table / scale + gate[0], wrong.sum()])
+    def loss(gate: FloatArray) -> float:
+        odds = about @ gate
+        return float(counts @ (np.logaddexp(0, odds) - new * odds) + ridge @ gate**2 / 2)
 
-    weight, constant = minimize(loss, np.zeros(2), jac=True, method="BFGS", tol=1e-7).x
-    return np.array([size, weight / scale, constant])
+    gate, value = np.zeros(2), loss(np.zeros(2))
+    for _ in range(NEWTON_STEPS):
+        likely = expit(about @ gate)
+        slope = about.T @ (counts * (likely - new)) + ridge * gate
+        bend = (about.T * (counts * likely * (1 - likely))) @ about + np.diag(ridge)
+        step = np.linalg.solve(bend + 1e-12 * np.eye(2), slope)
+        while loss(gate - step) > value and np.abs(step).max() > 1e-12:
+            step = step / 2
+        gate, before, value = gate - step, value, loss(gate - step)
+        if before - value <= 1e-14 * abs(before):
+            break
+    return np.array([size, gate[0] / scale, gate[1]])
 
 
 def _factor(found: Played) -> float:

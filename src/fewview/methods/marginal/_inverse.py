@@ -11,8 +11,6 @@ from torch import Tensor
 
 # Widths up to here are left to LAPACK, and on a GPU, where launches count, to its like there.
 SMALL, GPU_SMALL = 32, 64
-# Elements of the matrices that are inverted at once on a CPU: more would not stay in its caches.
-CHUNK = 1 << 21
 
 
 def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,18 +23,6 @@ def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     In float32 the relative error is about 1e-4 at condition 1e3 and a few times that of LAPACK; at
     1e5 it is a percent.
     """
-    n, width = matrices.shape[:2]
-    if matrices.is_cuda or width <= SMALL:
-        return _inverse(matrices)
-    size = max(1, CHUNK // width**2)
-    out, log_size = torch.empty_like(matrices), matrices.new_empty(n)
-    for start in range(0, n, size):
-        part = slice(start, start + size)
-        out[part], log_size[part] = _inverse(matrices[part])
-    return out, log_size
-
-
-def _inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     width = matrices.shape[-1]
     if width <= (GPU_SMALL if matrices.is_cuda else SMALL):
         factor = cholesky(matrices)
@@ -48,9 +34,9 @@ def _inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
         return half_way.mT @ half_way, log_size
     half = (width + 1) // 2
     corner, side = matrices[:, :half, :half], matrices[:, :half, half:]
-    first, log_first = _inverse(corner)
+    first, log_first = inverse(corner)
     gain = first @ side
-    last, log_last = _inverse(torch.baddbmm(matrices[:, half:, half:], side.mT, gain, alpha=-1))
+    last, log_last = inverse(torch.baddbmm(matrices[:, half:, half:], side.mT, gain, alpha=-1))
     out = torch.empty_like(matrices)
     cross = gain @ last
     out[:, half:, half:] = last

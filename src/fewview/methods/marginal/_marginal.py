@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from threading import Lock
@@ -100,17 +100,20 @@ class StackedState(State):
     states: tuple[MarginalState, ...]
 
 
-@cached(LRUCache(16), key=lambda state, rank: (id(state), rank), lock=Lock())
-def _kept(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
-    """What batches under one state share; the state is kept too, so that its identity stays its."""
-    return Kept(room=1 << 23), state
+def _keep(most: int) -> Callable[[MarginalState, int | None], tuple[Kept, MarginalState]]:
+    """What batches under one state share, of so many states; a state is kept too, so that its
+    identity stays its."""
+
+    @cached(LRUCache(most), key=lambda state, rank: (id(state), rank), lock=Lock())
+    def kept(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
+        return Kept(room=1 << 23), state
+
+    return kept
 
 
-@cached(LRUCache(1), key=lambda state, rank: (id(state), rank), lock=Lock())
-def _kept_alone(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
-    """`_kept` of one state at a time: base classes that play new ones have a state for each fold,
-    ask it some forty times, and never come back to it."""
-    return Kept(room=1 << 23), state
+# Base classes that play new ones have a state for each fold, ask it some forty times and never come
+# back to it.
+_kept, _kept_of_fold = _keep(16), _keep(1)
 
 
 def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
@@ -551,7 +554,7 @@ class Marginal(Method):
         rest = state.remainder if self.structure == "full" else None
         projection = completed(state)
         left = {view: leave_over(batch, view, projection) for view in (rest.views if rest else ())}
-        kept = _kept_alone(state, self.rank)[0]
+        kept = _kept_of_fold(state, self.rank)[0]
         evidence = evidence_of(batch, state, self._rule, kept, left)
         scores = predictive_scores(evidence, members)
         out = scores[..., :-1] - scores[..., -1:]

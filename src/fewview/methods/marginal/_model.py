@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, cast
 
 import torch
@@ -25,11 +25,14 @@ from torch import Tensor
 
 from fewview.methods.marginal._inverse import cholesky, inverse
 from fewview.methods.marginal._outside import Outside
+from fewview.numerics._batch import map_tensors
 from fewview.numerics._tensor_draws import streams, uniform
 
 # Elements of the largest tensor made at once while queries are scored: what stays in the caches of
 # a CPU. A GPU has none to mind; few large pieces keep it busy.
 CHUNK, GPU_CHUNK = 1 << 21, 1 << 27
+# The same of matrices that are inverted.
+INVERTED = 1 << 19
 # With more patterns than that, which takes seven views, none has a gain of its own.
 MANY = 64
 # So many standard deviations must the mean of a task be longer than that of as many base classes;
@@ -128,19 +131,31 @@ class Evidence:
             found["remainder"] = self.remainder[key]
         return replace(self, **found)
 
+    def repeated(self, times: int) -> Evidence:
+        """The same with every task so many times, one after another."""
+        if times == 1:
+            return self
+        names = ("support", "query", "support_pattern", "query_pattern", "outside", "remainder")
+        found = {
+            name: map_tensors(part, lambda tensor: tensor.repeat_interleave(times, dim=0))
+            for name in names
+            if (part := getattr(self, name)) is not None
+        }
+        return replace(self, sizes=tuple(times * size for size in self.sizes), **found)
+
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
         out = members.new_zeros(*members.shape[::2], self.information.shape[-3])
         index = pattern[:, None].expand(-1, members.shape[2], -1)
         return out.scatter_add_(2, index, members.transpose(1, 2).contiguous())
 
-    def weighed(self, weights: Tensor) -> Tensor:
-        """Sums of A_o for weights of patterns [T, C, P]: [T, C, k k]."""
-        return self._multiplied(weights, self.information.flatten(-2))
+    def weighed(self, weights: Tensor, first: int = 0) -> Tensor:
+        """Sums of A_o for weights of patterns [n, C, P] of tasks from `first` on: [n, C, k k]."""
+        return self._multiplied(weights, self.information.flatten(-2), first)
 
-    def traces(self, moments: Tensor) -> Tensor:
-        """Traces of products of A_o with moments [T, C, k k]: [T, C, P]."""
-        return self._multiplied(moments, self.information.flatten(-2).mT)
+    def traces(self, moments: Tensor, first: int = 0) -> Tensor:
+        """Traces of products of A_o with moments [n, C, k k], likewise: [n, C, P]."""
+        return self._multiplied(moments, self.information.flatten(-2).mT, first)
 
     def shifted(self, mean: Tensor) -> Evidence:
         """The same with mu0 moved to W mean, [T, k]."""
@@ -152,12 +167,14 @@ class Evidence:
             found[name] = rows - steps.gather(1, pattern[..., None].expand_as(rows))
         return replace(self, **found)
 
-    def _multiplied(self, left: Tensor, tables: Tensor) -> Tensor:
-        """[T, C, n] times the [n, m] of the model of the task."""
+    def _multiplied(self, left: Tensor, tables: Tensor, first: int = 0) -> Tensor:
+        """[n, C, m] of tasks from `first` on times the [m, ...] of the model of the task."""
         if not self.sizes:
             return left @ tables
-        parts = zip(torch.split(left, list(self.sizes)), tables, strict=True)
-        return torch.cat([part @ table for part, table in parts])
+        ends = [end - first for end in accumulate(self.sizes)]
+        parts = zip(pairwise([-first, *ends]), tables, strict=True)
+        there = ((slice(max(low, 0), max(high, 0)), table) for (low, high), table in parts)
+        return torch.cat([left[some] @ table for some, table in there])
 
     @staticmethod
     def join(parts: Sequence[Evidence]) -> Evidence:
@@ -375,9 +392,13 @@ def information_of(within: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Gaussian beliefs about class means, in natural coordinates."""
+    """Gaussian beliefs about class means, in natural coordinates.
 
-    precision: Tensor  # [T, C, k, k]
+    Their precisions are I + sum over patterns of counts A_o: k squared numbers for every class,
+    which are made where they are needed and not kept.
+    """
+
+    counts: Tensor  # weight of every pattern, [T, C, P]
     shift: Tensor  # [T, C, k]
 
 
@@ -390,10 +411,15 @@ def posterior(
     if responsibilities is not None:
         counts = counts + evidence.counts(responsibilities, evidence.query_pattern)
         shift = shift + responsibilities.transpose(1, 2) @ evidence.query
-    rank = shift.shape[-1]
-    precision = evidence.weighed(counts).reshape(*counts.shape[:2], rank, rank)
-    precision.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    return Posterior(precision, shift)
+    return Posterior(counts, shift)
+
+
+def precision_of(evidence: Evidence, counts: Tensor, first: int = 0) -> Tensor:
+    """Precisions [n, C, k, k] of beliefs with counts [n, C, P], about tasks from `first` on."""
+    rank = evidence.information.shape[-1]
+    out = evidence.weighed(counts, first).reshape(*counts.shape[:2], rank, rank)
+    out.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    return out
 
 
 def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evidence:
@@ -410,10 +436,12 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
     way, size = members.shape[-1], members.shape[1] + weights.shape[1]
     scale = size / way / (members.sum(1) + weights.sum(1))[:, None]
     pooled = ((part * scale).sum(-1, keepdim=True) for part in (members, weights))
-    means, covariances, _ = _solved(posterior(evidence, *pooled))
-    mean, covariance = means[:, 0], covariances[:, 0]
-    known = mean.shape[-1] - covariance.diagonal(dim1=-2, dim2=-1).sum(-1)  # coordinates
-    known = known.clamp(min=1e-12)
+    found = [
+        (mean[:, 0], covariance.diagonal(dim1=-2, dim2=-1).sum((-2, -1)))
+        for _, mean, covariance, _ in _solved(evidence, posterior(evidence, *pooled))
+    ]
+    mean, unknown = map(torch.cat, zip(*found, strict=True))
+    known = (mean.shape[-1] - unknown).clamp(min=1e-12)  # coordinates
     usual = known / way * (1 + SURELY * (2 / known).sqrt())
     kept = (1 - usual / mean.square().sum(-1).clamp(min=1e-12)).clamp(min=0)
     if not bool((kept > 0).any()):
@@ -421,12 +449,25 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
     return evidence.shifted(kept[:, None] * mean)
 
 
-def _solved(belief: Posterior) -> tuple[Tensor, Tensor, Tensor]:
-    """Means [T, C, k] and covariances of beliefs, and log determinants of their precisions."""
-    covariance, log_size = inverse(belief.precision.flatten(0, 1))
-    covariance = covariance.reshape(belief.precision.shape)
-    mean = (covariance @ belief.shift[..., None])[..., 0]
-    return mean, covariance, log_size.reshape(mean.shape[:2])
+def _solved(evidence: Evidence, belief: Posterior) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
+    """Solve beliefs, so many tasks at a time as stay in the caches of a CPU.
+
+    Yields the number of the first of n tasks, means [n, C, k] and covariances of beliefs, and log
+    determinants of their precisions [n, C].
+    """
+    way, rank = belief.shift.shape[1:]
+    size = max(1, (GPU_CHUNK if belief.shift.is_cuda else INVERTED) // (way * rank**2))
+    for first in range(0, len(belief.shift), size):
+        counts, shift = (x[first : first + size] for x in (belief.counts, belief.shift))
+        precision = precision_of(evidence, counts, first)
+        if counts.shape[2] == 1:  # everybody has all views that occur: there A_o is diagonal
+            diagonal = precision.diagonal(dim1=-2, dim2=-1)
+            yield first, shift / diagonal, torch.diag_embed(1 / diagonal), diagonal.log().sum(-1)
+            continue
+        covariance, log_size = inverse(precision.flatten(0, 1))
+        covariance = covariance.reshape(precision.shape)
+        mean = (covariance @ shift[..., None])[..., 0]
+        yield first, mean, covariance, log_size.reshape(mean.shape[:2])
 
 
 def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, Tensor]:
@@ -434,13 +475,16 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, T
 
     Also the log normalisers Z of the beliefs, [T, C].
     """
-    mean, second, log_size = _solved(belief)
+    found = []
+    for first, mean, second, log_size in _solved(evidence, belief):
+        flat = mean.flatten(0, 1)
+        moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
+        found.append((mean, evidence.traces(moments.reshape(*mean.shape[:2], -1), first), log_size))
+    mean, spread, log_size = map(torch.cat, zip(*found, strict=True))
     normaliser = ((mean * belief.shift).sum(-1) - log_size) / 2
-    flat = mean.flatten(0, 1)
-    moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
-    spread = evidence.traces(moments.reshape(*mean.shape[:2], -1)).transpose(1, 2)  # [T, P, C]
     index = evidence.query_pattern[..., None].expand(-1, -1, mean.shape[1])
-    return evidence.query @ mean.transpose(1, 2) - spread.gather(1, index) / 2, normaliser
+    spread = spread.transpose(1, 2).gather(1, index)
+    return evidence.query @ mean.transpose(1, 2) - spread / 2, normaliser
 
 
 def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
@@ -453,11 +497,8 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     belief = posterior(evidence, members)
     n_tasks, way, rank = belief.shift.shape
     n_query = evidence.query.shape[1]
-    counts = evidence.counts(members, evidence.support_pattern)
-    kinds, kind = torch.unique(counts.flatten(0, 1), dim=0, return_inverse=True)
-    first = torch.zeros(len(kinds), dtype=torch.int64, device=kind.device)
-    first[kind.flip(0)] = torch.arange(len(kind), device=kind.device).flip(0)
-    precision = belief.precision.flatten(0, 1)[first]
+    kinds, kind = torch.unique(belief.counts.flatten(0, 1), dim=0, return_inverse=True)
+    precision = precision_of(evidence, kinds[None])[0]
     normaliser = _normaliser(precision, belief.shift.flatten(0, 1), kind)
     shift = (belief.shift[:, None] + evidence.query[:, :, None]).reshape(-1, rank)
     n_patterns = len(evidence.information)

@@ -13,7 +13,7 @@ x ~ N(m_c, s_j) and m_c ~ N(0, b_j) around the mean of the task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -235,8 +235,9 @@ def find_outside(
 ) -> Outside:
     """Describe the samples of tasks along directions of their own."""
     parts = []
-    for place, view in enumerate(profile.views):
-        rows, seen, variance = principal_rows(left[view])
+    each = [replace(left[view], inside=left[view].inside[..., :0]) for view in profile.views]
+    found = (part.chunk(len(each)) for part in principal_rows(LeftOver.join(each)))
+    for place, (rows, seen, variance) in enumerate(zip(*found, strict=True)):
         counts = seen.sum(1)
         within, between = profile.at(place, counts / way, way)
         used = (between > 0) & (variance > TINY) & (counts > way)[:, None]

@@ -6,7 +6,7 @@ The mathematics of one score is in `_model.py`; here is the order in which score
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,6 +33,7 @@ from fewview.methods.marginal._remainder import Remainder
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._sinkhorn import balanced_softmax
+from fewview.numerics._softmax import log_softmax, softmax
 
 # Share of the rounds over which the temperature rises to its full value.
 RISE = 0.3
@@ -185,7 +186,7 @@ def score_alone(
     if rest is not None:
         evidence = replace(evidence, remainder=rest.predictive(left, members))
     if together(batch.n_query, rule):
-        likely = torch.softmax(_by_supports(evidence, members, "variational"), dim=-1)
+        likely = softmax(_by_supports(evidence, members, "variational"))
         evidence = about_the_task(evidence, members, likely)
     scores = _by_supports(evidence, members, rule.scoring)
     if profile is not None:
@@ -218,25 +219,23 @@ def score_together(
     """Use the queries together where that is wanted and possible; calibrate."""
     if not together(scores.shape[1], rule):
         return settings.by_itself * scores
-    given = (evidence, members, scores, settings, rule.n_iter)
-    alone = torch.log_softmax(settings.alone * scores, dim=-1)
-    if settings.balance is not None:
-        found = _rounds(*given, settings.balance)[0]
-    else:
-        found = _weighed(_rounds(*given, EVEN), _rounds(*given, None), scores, alone)
+    balances = (EVEN, None) if settings.balance is None else (settings.balance,)
+    found, bound = _rounds(evidence, members, scores, settings, rule.n_iter, balances)
+    if len(balances) == 1 and settings.calibration is not None:
+        return settings.calibration * found[:, 0]
+    alone = log_softmax(settings.alone * scores)
+    out = found[:, 0] if len(balances) == 1 else _weighed(found, bound, scores, alone)
     if settings.calibration is not None:
-        return settings.calibration * found
-    return calibrated(found, alone, TEMPERED * settings.alone)
+        return settings.calibration * out
+    return calibrated(out, alone, TEMPERED * settings.alone)
 
 
-def _weighed(
-    equal: tuple[Tensor, Tensor], free: tuple[Tensor, Tensor], scores: Tensor, alone: Tensor
-) -> Tensor:
-    """The mixture of two explanations, each log-probabilities and their bound.
+def _weighed(found: Tensor, bound: Tensor, scores: Tensor, alone: Tensor) -> Tensor:
+    """The mixture of two explanations, log-probabilities [T, 2, N_Q, C] and their bounds [T, 2].
 
     `scores` are those by supports alone and `alone` their log-probabilities, [T, N_Q, C].
     """
-    (even, bound_even), (learnt, bound_learnt) = equal, free
+    (even, learnt), (bound_even, bound_learnt) = found.unbind(1), bound.unbind(1)
     moved = learnt.exp() - even.exp()
     said = (moved * alone).sum((1, 2))
     best = scores.topk(min(2, scores.shape[-1]), dim=-1).values
@@ -255,7 +254,7 @@ def calibrated(scores: Tensor, alone: Tensor, usual: float) -> Tensor:
     """
 
     def sureness(logits: Tensor) -> Tensor:
-        return torch.softmax(logits, dim=-1).amax(-1).mean(1).clamp(max=1 - 1e-6)
+        return softmax(logits).amax(-1).mean(1).clamp(max=1 - 1e-6)
 
     wanted = torch.lerp(sureness(alone).logit(), sureness(usual * scores).logit(), BY_QUERIES)
     wanted = torch.sigmoid(wanted + BEYOND)
@@ -273,37 +272,43 @@ def _rounds(
     scores: Tensor,
     settings: Settings,
     n_iter: int,
-    balance: float | None,
+    balances: Sequence[float | None],
 ) -> tuple[Tensor, Tensor]:
     """Rounds of expectation maximisation; a task stops when its queries have settled.
 
     The likelihood of queries is raised to the power `temperature`, in what they say about class
     means as in what class means say about them: they are not as sure as the model makes them.
-    Class masses are pulled to equal ones as far as `balance` says; with None the shares of classes
-    are learnt with the rest.
+    Class masses are pulled to equal ones as far as a balance says; with None the shares of classes
+    are learnt with the rest. There is an explanation for each of the `balances`, of which at most
+    one is a number; the same task under each of them counts as so many tasks here.
 
     Returns:
-        log_r: log-probabilities of classes, [T, N_Q, C].
-        bound: lower bound of the log evidence, up to what no choice here changes, [T].
+        log_r: log-probabilities of classes, [T, explanations, N_Q, C].
+        bound: lower bounds of the log evidence, up to what no choice here changes, likewise.
     """
-    n_tasks, n_query, way = scores.shape
-    out, bound = scores.clone(), scores.new_zeros(n_tasks)
-    open_tasks = torch.arange(n_tasks, device=out.device)
-    before, potentials = torch.zeros_like(scores), scores.new_zeros(n_tasks, way)
-    ends = potentials.clone()
+    kinds, (n_query, way) = len(balances), scores.shape[1:]
+    shape, balance = (len(scores), kinds), next((b for b in balances if b is not None), None)
+    evidence = evidence.repeated(kinds)
+    members, scores = (x.repeat_interleave(kinds, dim=0) for x in (members, scores))
+    free = torch.tensor([b is None for b in balances], device=scores.device).repeat(shape[0])
     # With soft first answers the mean of every class would be drawn to a class with most queries,
     # which equal masses prevent; shares that are learnt start from what supports alone say.
-    start = settings.anneal if balance is not None else 1.0
+    start = torch.where(free, 1.0, settings.anneal)[:, None, None].to(scores)
+    out, bound = scores.clone(), scores.new_zeros(len(scores))
+    all_free, open_tasks = free, torch.arange(len(scores), device=out.device)
+    before, potentials = torch.zeros_like(scores), scores.new_zeros(len(scores), way)
+    ends = potentials.clone()
     for index in range(n_iter):
         done = min(1.0, index / (RISE * n_iter))
-        factor = settings.temperature * (start + (1 - start) * done)
-        log_r, potentials = assign(factor * scores, balance, potentials, LOOSE)
+        rising = start + (1 - start) * done if done < 1.0 else 1.0
+        logits = settings.temperature * rising * scores
+        log_r, potentials = assign(logits, potentials, balance, free, LOOSE)
         r = log_r.exp()
         moving = (r - before).abs().amax((1, 2)) > SETTLED
         if done == 1.0 and not bool(moving.all()):
             evidence, moving = evidence.tasks(moving), moving.nonzero()[:, 0]
             open_tasks, r, log_r = open_tasks[moving], r[moving], log_r[moving]
-            members, potentials = members[moving], potentials[moving]
+            members, potentials, free = members[moving], potentials[moving], free[moving]
             if not len(open_tasks):
                 break
         weights = settings.temperature * r
@@ -314,26 +319,30 @@ def _rounds(
         if evidence.remainder is not None:
             more = REPEATED * evidence.remainder
             scores, normaliser = scores + more, normaliser + (weights * more).sum(1)
-        masses = r.sum(1)
-        prior = -n_query * math.log(way) if balance is not None else log_dirichlet(masses)
+        prior = torch.where(free, log_dirichlet(r.sum(1)), -n_query * math.log(way))
         out[open_tasks], before, ends[open_tasks] = scores, r, potentials
         bound[open_tasks] = normaliser.sum(-1) - (r * log_r).sum((1, 2)) + prior
-    return assign(settings.temperature * out, balance, ends)[0], bound
+    found = assign(settings.temperature * out, ends, balance, all_free)[0]
+    return found.reshape(*shape, n_query, way), bound.reshape(shape)
 
 
 def assign(
-    logits: Tensor, balance: float | None, potentials: Tensor, tol: float = 1e-5
+    logits: Tensor, potentials: Tensor, balance: float | None, free: Tensor, tol: float = 1e-5
 ) -> tuple[Tensor, Tensor]:
     """Log-responsibilities, and what is to be given next time.
 
-    With a balance these are potentials; without, `POWER` times log shares of classes, the queries'
-    masses with `PSEUDO` more in each.
+    With a balance these are potentials; in tasks that are `free` of it, bool [T], `POWER` times
+    log shares of classes, the queries' masses with `PSEUDO` more in each.
     """
-    if balance is not None:
-        return balanced_softmax(logits, balance, start=potentials, tol=tol)
-    log_r = torch.log_softmax(logits + potentials[:, None], dim=-1)
+    log_r = log_softmax(logits + potentials[:, None])
     masses = log_r.exp().sum(1) + PSEUDO
-    return log_r, POWER * (masses / masses.sum(1, keepdim=True)).log()
+    following = POWER * (masses / masses.sum(1, keepdim=True)).log()
+    if balance is not None:
+        held = (~free).nonzero()[:, 0]
+        log_r[held], following[held] = balanced_softmax(
+            logits[held], balance, start=potentials[held], tol=tol
+        )
+    return log_r, following
 
 
 def log_dirichlet(masses: Tensor) -> Tensor:

@@ -48,10 +48,11 @@ def gram_coordinates(a: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     done in float64 and, where that is not enough either, by eigenvectors, which cope with any rank.
     """
     gram = a @ a.transpose(1, 2)
-    diagonal = gram.diagonal(dim1=1, dim2=2)
+    diagonal = gram.diagonal(dim1=1, dim2=2).clone()
     kappa = diagonal.mean(-1).clamp(min=torch.finfo(a.dtype).tiny)[:, None, None]
-    gram = gram + kappa
-    cross = a @ q.transpose(1, 2) + kappa  # [T, M, N_Q]
+    gram += kappa
+    cross = a @ q.transpose(1, 2)  # [T, M, N_Q]
+    cross += kappa
     root, failed = torch.linalg.cholesky_ex(gram)
     coordinates = torch.linalg.solve_triangular(root, cross, upper=False).transpose(1, 2)
     # A pivot is an anchor's squared distance from the span of those before it; rounding errors of

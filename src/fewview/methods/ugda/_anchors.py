@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fewview.methods.ugda._base_statistics import BaseStatistics
-from fewview.methods.ugda._distribution import Neighbours, ViewDistribution
+from fewview.methods.ugda._distribution import Neighbours, ViewDistribution, weighted_rows
 from fewview.numerics._tensor_draws import normal, streams, substreams
 
 # Entries of the factors that are gathered at once.
@@ -21,54 +21,50 @@ BLOCK = 1 << 24
 
 def sample_anchors(
     around: ViewDistribution, base: BaseStatistics, seeds: Tensor, n_anchors: int, ridge: float
-) -> tuple[Tensor, ...]:
+) -> Tensor:
     """Draw anchors from N(mean, covariance + ridge I), Eq. 10 [eq:10].
 
-    Per view [tasks, N * N_F, d]; anchor m belongs to support m // N_F. It depends on the seed of
-    its task alone, not on the batch.
+    All views side by side, [tasks, N * N_F, D]; anchor m belongs to support m // N_F. It depends on
+    the seed of its task alone, not on the batch.
     """
-    out = []
-    for v, mean in enumerate(around.means):
-        n_tasks, n_support, width = mean.shape
-        supports = torch.arange(n_support, device=mean.device)
+    n_tasks, n_support = around.means[0].shape[:2]
+    widths = [mean.shape[2] for mean in around.means]
+    out = around.means[0].new_empty(n_tasks * n_support, n_anchors, sum(widths))
+    parts = torch.split(out, widths, dim=2)
+    supports = torch.arange(n_support, device=out.device)
+    for v, (mean, part) in enumerate(zip(around.means, parts, strict=True)):
+        width = widths[v]
         states = substreams(streams(seeds, "anchors", v)[:, None], supports).reshape(-1)  # [T N]
         near, shape = around.neighbours[v], (n_anchors, width)
         if base.covariances[v].numel():
-            roots = _pooled_roots(near, base.covariances[v], ridge).to(mean.dtype)
-            anchors = normal(states, shape, mean.dtype) @ roots
+            noise = normal(states, shape, mean.dtype)
+            noise = noise @ _pooled_roots(near, base.covariances[v], ridge, mean.dtype)
         else:
-            anchors = _factor_noise(near, base, v, mean.dtype, states, n_anchors, ridge)
-        anchors += mean.reshape(-1, 1, width)
-        out.append(anchors.reshape(n_tasks, n_support * n_anchors, width))
-    return tuple(out)
+            noise = _factor_noise(near, base, v, mean.dtype, states, n_anchors, ridge)
+        torch.add(noise, mean.reshape(-1, 1, width), out=part)
+    return out.reshape(n_tasks, n_support * n_anchors, -1)
 
 
-def _pooled_roots(near: Neighbours, spread: Tensor, ridge: float) -> Tensor:
+def _pooled_roots(near: Neighbours, spread: Tensor, ridge: float, dtype: torch.dtype) -> Tensor:
     """Factors R [T N, d, d], R' R the covariance of a sample, from those of classes [C, d, d].
 
     One factorisation per different set of neighbours.
     """
     n_classes, width, _ = spread.shape
-    asked = near.classes.flatten(0, 1)
-    if near.available.dim() == 2:  # whom "everyone" is depends on the task
-        first = near.available.int().argmax(-1, keepdim=True)
-        who = torch.where(near.everyone, first, n_classes).reshape(-1, 1)
-        asked = torch.cat([asked, who], dim=1)
-    sets, which = torch.unique(asked, dim=0, return_inverse=True)
-    used = (sets[:, : near.classes.shape[-1]] < n_classes).double()
-    weights = used / used.sum(-1, keepdim=True).clamp(min=1)
+    sets, which = near.sets
+    places = sets[:, : near.classes.shape[-1]]
+    used = (places < n_classes).double()
     # The mean of the neighbours' covariances, Eq. 9 [eq:9]. In float64: covariances of few samples
     # are nearly singular before the ridge is added.
-    pooled = spread.new_zeros(len(sets), width, width, dtype=torch.float64)
-    for slot in range(used.shape[1]):
-        place = sets[:, slot].clamp(max=n_classes - 1)
-        pooled += weights[:, slot, None, None] * spread[place]
+    weights = used / used.sum(-1, keepdim=True).clamp(min=1)
+    pooled = weighted_rows(spread.double().flatten(1), places, weights)
+    pooled = pooled.reshape(-1, width, width)
     nobody = used.sum(-1) == 0
-    for index in nobody.nonzero()[:, 0]:  # then everyone
+    for index in nobody.nonzero()[:, 0] if near.somebody_asks_everyone else ():  # then everyone
         task = (which == index).nonzero()[0, 0] // near.classes.shape[1]
         speaking = spread[near.available.expand(len(near.classes), -1)[task]].double()
         pooled[index] = speaking.sum(0) / max(len(speaking), 1)
-    return symmetric_root(pooled, ridge)[which]
+    return symmetric_root(pooled, ridge).to(dtype)[which]
 
 
 def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:

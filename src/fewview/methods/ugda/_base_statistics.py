@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -37,6 +38,31 @@ class BaseStatistics(State):
     def n_classes(self) -> int:
         """Number of base classes, C."""
         return int(self.available.shape[0])
+
+    @cached_property
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """Views that the same classes have, together."""
+        found: dict[tuple[bool, ...], list[int]] = {}
+        for view, has in enumerate(self.available.T.tolist()):
+            found.setdefault(tuple(has), []).append(view)
+        return tuple(map(tuple, found.values()))
+
+    @cached_property
+    def known(self) -> list[int]:
+        """How many classes have each view."""
+        return list(map(int, self.available.sum(0).tolist()))
+
+    @cached_property
+    def centred(self) -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
+        """Per view the mean of class means [d], these around it [C, d], and their squared lengths,
+        infinite where a class lacks the view [C]."""
+        out = []
+        for v, means in enumerate(self.means):
+            has = self.available[:, v]
+            middle = means[has].mean(0)
+            around = means - middle
+            out.append((middle, around, around.square().sum(-1).masked_fill(~has, torch.inf)))
+        return tuple(out)
 
     def of_tasks(self, view: int, states: Tensor | None) -> Tensor:
         """Classes that have a view, bool [C]; of several base sets those of the task's: [T, C]."""

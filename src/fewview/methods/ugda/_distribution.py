@@ -8,9 +8,11 @@ that Gaussian.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from fewview.engine._parameters import choose
 from fewview.methods.ugda._base_statistics import BaseStatistics
@@ -64,17 +66,43 @@ class Neighbours:
         used = (self.classes < self.n_classes).to(dtype)
         return used / used.sum(-1, keepdim=True).clamp(min=1)
 
+    @cached_property
+    def somebody_asks_everyone(self) -> bool:
+        """Whether there are samples that nothing is known about."""
+        return bool(self.everyone.any())
+
+    @cached_property
+    def sets(self) -> tuple[Tensor, Tensor]:
+        """Different sets of classes that speak for a sample, [S, m], and whose is which, [T N].
+
+        Where tasks have base classes of their own there is one more column: whom "everyone" is.
+        """
+        asked = self.classes.flatten(0, 1)
+        if self.available.dim() == 2:
+            first = self.available.int().argmax(-1, keepdim=True)
+            who = torch.where(self.everyone, first, self.n_classes).reshape(-1, 1)
+            asked = torch.cat([asked, who], dim=1)
+        sets, which = torch.unique(asked, dim=0, return_inverse=True)
+        return sets, which
+
     def sums(self, values: Tensor) -> Tensor:
         """Sum of the neighbours' values [C, d]: [tasks, N, d]."""
-        total = values.new_zeros(*self.classes.shape[:2], values.shape[-1])
-        for slot in range(self.classes.shape[-1]):
-            place = self.classes[..., slot]
-            used = (place < len(values)).to(values)
-            total += values[place.clamp(max=len(values) - 1)] * used[..., None]
-        if bool(self.everyone.any()):
+        total = weighted_rows(
+            values, self.classes.flatten(0, 1), (self.classes < self.n_classes).flatten(0, 1)
+        )
+        total = total.reshape(*self.everyone.shape, -1)
+        if self.somebody_asks_everyone:
             everybody = (self.available.to(values) @ values)[..., None, :]
             total = torch.where(self.everyone[..., None], everybody, total)
         return total
+
+
+def weighted_rows(values: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    """Sums of rows of values [C, d] at places [n, m] with weights; any place where one is 0."""
+    out: Tensor = embedding_bag(
+        places.clamp(max=len(values) - 1), values, mode="sum", per_sample_weights=weights.to(values)
+    )
+    return out
 
 
 @dataclass(frozen=True)
@@ -100,21 +128,17 @@ def retrieve_neighbours(
     """
     found = []
     for v, x in enumerate(views):
-        has = base.available[:, v]
-        known = int(has.sum())
-        if not known:
+        if not base.known[v]:
             continue  # a view that the base set lacks tells nothing about its classes
         # Euclidean distance to class means, Eq. 5 [eq:5]: its square up to a term of the sample,
         # centred for precision.
-        middle = base.means[v][has].mean(0)
-        centred = base.means[v] - middle
-        lengths = (centred * centred).sum(-1).masked_fill(~has, float("inf"))
+        middle, centred, lengths = base.centred[v]
         rows = (x - middle).flatten(0, 1)
         own = base.of_tasks(v, states)
         if own.dim() == 2:
             lengths = torch.where(own, lengths, torch.inf)
             lengths = lengths.repeat_interleave(mask.shape[1], dim=0)
-        nearest = nearest_rows(rows, centred, lengths, min(n_neighbors, known))
+        nearest = nearest_rows(rows, centred, lengths, min(n_neighbors, base.known[v]))
         nearest = nearest.reshape(*mask.shape[:2], -1)
         # The k nearest where the view is there, none where it is not, Eq. 7 [eq:6b].
         found.append(torch.where(mask[..., v, None], nearest, base.n_classes))
@@ -177,21 +201,23 @@ def estimate_distribution(
     """
     choose("mean_rule", mean_rule, ("paper", "code"))
     chosen = retrieve_neighbours(views, mask, base, n_neighbors, states)
-    means, neighbours = [], []
-    for v, x in enumerate(views):
-        has = base.of_tasks(v, states)
+    means, neighbours = list(views), [chosen] * len(views)
+    for together in base.alike:
+        has = base.of_tasks(together[0], states)
         # Neighbours that all lack the view: fall back on every base class that has it.
         near = chosen.among(has)
-        neighbours.append(near)
-        if not bool(has.any()):
-            # Nothing is known about this view: the sample itself is all there is.
-            means.append(x)
-            continue
-        count = near.counts().to(x.dtype)[..., None]  # N_J
-        total = near.sums(base.means[v])
-        centre = total / count  # Eq. 8 [eq:8], where the view is missing; and where it is there:
-        known = (x + total) / (count + 1) if mean_rule == "paper" else 0.5 * (x + centre)
-        means.append(torch.where(mask[..., v, None], known, centre))
+        for v in together:
+            neighbours[v] = near
+        if not base.known[together[0]]:
+            continue  # nothing is known about these views: the sample itself is all there is
+        count = near.counts().to(views[0].dtype)[..., None]  # N_J
+        widths = [base.means[v].shape[1] for v in together]
+        totals = near.sums(torch.cat([base.means[v] for v in together], dim=1))
+        for v, total in zip(together, torch.split(totals, widths, dim=-1), strict=True):
+            x = views[v]
+            centre = total / count  # Eq. 8 [eq:8], where the view is missing; and where it is not:
+            known = (x + total) / (count + 1) if mean_rule == "paper" else 0.5 * (x + centre)
+            means[v] = torch.where(mask[..., v, None], known, centre)
     return ViewDistribution(tuple(means), tuple(neighbours))
 
 

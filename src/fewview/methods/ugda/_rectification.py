@@ -9,13 +9,13 @@ centres grow, so every solver of it is a rule of early stopping. `rectify_fast` 
 from __future__ import annotations
 
 import math
-from copy import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fewview.numerics._optimise import FunctionAndGradient, minimise_adam, minimise_lbfgs
+from fewview.numerics._softmax import log_softmax
 from fewview.numerics._tensor_draws import normal, streams
 
 TERMS = ("cross_entropy", "entropy")
@@ -64,17 +64,17 @@ class Objective:
         """The value at which a search may stop; the entropy alone has a minimum that is reached."""
         return self.lowest + (tolerance if self.ce else min(tolerance, 1e-4))
 
-    def of_logits(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def of_logits(self, logits: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
         """Value [tasks] and its derivative in the logits [tasks, points, K]."""
         # Relation scores of anchors (alpha) and of queries (beta), Eq. 16 [eq:25].
-        log_p = torch.log_softmax(logits, dim=-1)
+        log_p = log_softmax(logits)
         p = log_p.exp()
         value = p.new_zeros(p.shape[0])
         slope = torch.empty_like(p)
         m = self.n_anchors
         if self.ce:  # L_ce, Eq. 17 [eq:26]
-            value = value - (self.members * log_p[:, :m]).sum((1, 2)) / m
-            slope[:, :m] = (p[:, :m] - self.members) / m
+            value = value - (members * log_p[:, :m]).sum((1, 2)) / m
+            slope[:, :m] = (p[:, :m] - members) / m
         if self.se:
             queries = p[:, m:]
             zeta = queries.mean(1)  # Eq. 19 [eq:30]
@@ -86,8 +86,12 @@ class Objective:
 
     def __call__(self, centres: Tensor) -> tuple[Tensor, Tensor]:
         """Value [tasks] and gradient [tasks, K, L] at centres [tasks, K, L]."""
-        value, slope = self.of_logits(relation_logits(self.points, centres, self.scale))
-        gradient = slope.transpose(1, 2) @ self.points - slope.sum(1)[..., None] * centres
+        return self.at(centres, self.points, self.members)
+
+    def at(self, centres: Tensor, points: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of given points and members."""
+        value, slope = self.of_logits(relation_logits(points, centres, self.scale), members)
+        gradient = slope.transpose(1, 2) @ points - slope.sum(1)[..., None] * centres
         return value, gradient * (2 * self.scale)
 
 
@@ -162,16 +166,18 @@ def fit_classifier(
         return _fit_few_dimensions(objective, centres, tolerance, max_iter)
     points, scale = objective.points, objective.scale
     middle = points.mean(1, keepdim=True)
-    x = points - middle
+    x = torch.ones_like(points[:, :, :1]).expand(-1, -1, points.shape[2] + 1).clone()
+    inside = x[..., :-1]  # and a column of ones for the offsets
+    torch.sub(points, middle, out=inside)
     white = None
-    if objective.members.shape[1] > 2 * (x.shape[2] + 1):
-        covariance = x.transpose(1, 2) @ x / x.shape[1]
+    if objective.members.shape[1] > 2 * x.shape[2]:
+        covariance = inside.transpose(1, 2) @ inside / x.shape[1]
         trace = covariance.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]
-        eye = torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        eye = torch.eye(points.shape[2], dtype=x.dtype, device=x.device)
         floor = 0.001 * trace + torch.finfo(x.dtype).tiny
         white = torch.linalg.cholesky(covariance + floor * eye)  # lower
-        x = torch.linalg.solve_triangular(white, x.transpose(1, 2), upper=False).transpose(1, 2)
-    x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
+        solved = torch.linalg.solve_triangular(white, inside.transpose(1, 2), upper=False)
+        inside.copy_(solved.transpose(1, 2))
 
     shifted = centres - middle
     offsets = -scale * (shifted * shifted).sum(-1)
@@ -179,11 +185,14 @@ def fit_classifier(
     turned = weights if white is None else weights @ white
     start = torch.cat([turned, (offsets - offsets.mean(1, True))[..., None]], dim=-1)
 
-    def function_and_gradient(theta: Tensor) -> tuple[Tensor, Tensor]:
-        value, slope = objective.of_logits(x @ theta.transpose(1, 2))
+    def function_and_gradient(theta: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = objective.of_logits(x @ theta.transpose(1, 2), classes.mT)
         return value, slope.transpose(1, 2) @ x
 
-    theta = _descend(function_and_gradient, start, objective.enough(tolerance), max_iter)
+    enough = objective.enough(tolerance)
+    theta = _descend(
+        function_and_gradient, start, (x, objective.members.mT.contiguous()), enough, max_iter
+    )
     weights, offsets = theta[..., :-1], theta[..., -1]
     if white is not None:
         unwhitened = torch.linalg.solve_triangular(
@@ -193,11 +202,17 @@ def fit_classifier(
     return LinearClassifier(weights, offsets, middle)
 
 
-def _descend(function: FunctionAndGradient, start: Tensor, enough: float, max_iter: int) -> Tensor:
+def _descend(
+    function: FunctionAndGradient,
+    start: Tensor,
+    given: tuple[Tensor, ...],
+    enough: float,
+    max_iter: int,
+) -> Tensor:
     # Gradients say nothing of how far there is to go: where latent distances are long, all scores
     # are near 0 or 1 and every gradient is small from the start.
     return minimise_lbfgs(
-        function, start, max_iter=max_iter, max_search=10, tol=GRADIENT, enough=enough
+        function, start, *given, max_iter=max_iter, max_search=10, tol=GRADIENT, enough=enough
     )
 
 
@@ -205,12 +220,10 @@ def _fit_few_dimensions(
     objective: Objective, centres: Tensor, tolerance: float, max_iter: int
 ) -> LinearClassifier:
     """Move the centres, in float64: so few dimensions are cheap and the problem is not convex."""
-    tied = copy(objective)
-    tied.members = objective.members.double()
     middle = objective.points.mean(1, keepdim=True)
-    tied.points = (objective.points - middle).double()
+    given = (objective.points - middle).double(), objective.members.double()
     start = (centres - middle).double()
-    found = _descend(tied, start, objective.enough(tolerance), max_iter)
+    found = _descend(objective.at, start, given, objective.enough(tolerance), max_iter)
     offsets = -objective.scale * (found * found).sum(-1)
     return LinearClassifier(2 * objective.scale * found, offsets, middle)
 

@@ -311,9 +311,8 @@ class UGDA(Method):
         around_s = estimate_distribution(batch.support, batch.support_mask, *how)
         around_q = estimate_distribution(batch.query, batch.query_mask, *how)
         ridge = settings["ridge"]
-        sampled = sample_anchors(around_s, state, batch.seeds, self.n_anchors, ridge)
+        anchors = sample_anchors(around_s, state, batch.seeds, self.n_anchors, ridge)
         labels = batch.support_labels.repeat_interleave(self.n_anchors, dim=1)
-        anchors = torch.cat(sampled, dim=-1)
         placed = torch.cat(interpolate(batch.query, batch.query_mask, around_q), dim=-1)
         if self.solver == "exact":
             latent = aggregate_exactly(anchors, placed, settings["latent_dim"], ridge > 0)

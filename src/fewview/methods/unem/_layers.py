@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from fewview.engine._state import State
+from fewview.numerics._softmax import log_softmax
 
 SMALLEST_SHARE = 1e-6
 # Numbers before softplus from which learning starts: balance 1.31, temperature 2.31.
@@ -81,7 +82,7 @@ def unroll(products: Tensor, members: Tensor, layers: Layers) -> Tensor:
         lengths = (weights * across).sum(1, keepdim=True)  # |w_k|^2
         distances = (own - 2 * across[:, n_support:] + lengths).clamp(min=0)
         fit = -0.5 * layers.scale**2 * distances
-        log_u = torch.log_softmax((fit + balance * prior) / temperature, dim=-1)
+        log_u = log_softmax((fit + balance * prior) / temperature)
         u = log_u.exp()
         prior = (u.mean(1, keepdim=True) + SMALLEST_SHARE).log()
         weights = torch.cat((members, u), dim=1)
