@@ -49,3 +49,22 @@ def test_the_commands_take_parts(
     one = ("predict", "--method", "proto", "--support", "support", "--query", "support")
     code, out, err = invoke(*one, "-o", "o.csv", "--block", "3")
     assert (code, "--block is for queries in parts" in err) == (2, True)
+
+
+def test_a_stopped_command_says_what_is_there(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fewview.evaluate.parts._larger as larger
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(larger, "predict_parts", stop)
+    _, novel = synthetic_data()
+    Path("query").mkdir()
+    for part in range(2):
+        numbered(novel, slice(part, None, 5)).write(f"query/{part}", format="csv")
+    asked = ("predict", "--method", "proto", "--support", "query/0", "--query", "query")
+    code, _, err = invoke(*asked, "-o", "p.csv")
+    assert (code, "p.csv/ is whole, and the same command goes on" in err) == (130, True), err

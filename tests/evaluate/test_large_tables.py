@@ -11,7 +11,7 @@ import pytest
 
 import fewview.evaluate.parts._larger as larger
 import fewview.evaluate.parts._pieces as pieces
-from fewview import FewviewError, MultiViewData, create
+from fewview import FewviewError, FewviewWarning, MultiViewData, create
 from fewview.engine._checks import synthetic_data
 from fewview.engine._method import Method
 from fewview.evaluate._progress import Progress
@@ -159,6 +159,7 @@ def test_a_stopped_run_goes_on(
         predict_parts(clf, table, tmp_path / "p.csv", progress=QUIET)
     assert len(written(tmp_path / "p.csv")) == 2
     monkeypatch.setattr(larger, "save_columns", real)
+    (tmp_path / "p.csv" / ".part-000002.csv.half.csv").touch()
     count = predict_parts(clf, table, tmp_path / "p.csv", progress=QUIET)
     assert count == len(queries) - 2 * pieces.MOST_ROWS
     assert written(tmp_path / "p.csv") == written(tmp_path / "whole.csv")
@@ -206,3 +207,179 @@ def test_base_statistics_do_not_depend_on_the_number_of_parts(tmp_path: Path, te
     # Few enough samples for all of them to be in the sample that fixes the scaling.
     whole = create(text).fit_base(base).fit(novel[::5]).predict_proba(novel)
     np.testing.assert_allclose(answers[0], whole, atol=2e-2)
+
+
+# ---------------------------------------------------------------------- tables of other programs
+
+
+def foreign(folder: Path, parts: dict[str, dict[str, str]]) -> Path:
+    """Write parts as anybody would: part -> view -> lines of a .csv file, after the header."""
+    for part, tables in parts.items():
+        (folder / part).mkdir(parents=True)
+        for view, lines in tables.items():
+            head = "id,label" if view == "labels" else "id,x,y"
+            (folder / part / f"{view}.csv").write_text("\n".join([head, *lines.split()]) + "\n")
+    return folder
+
+
+def answers(tmp_path: Path, parts: dict[str, dict[str, str]], form: str = "csv") -> str:
+    """Predictions for parts, as one table."""
+    support = foreign(
+        tmp_path / "s", {"": {"a": "0,1,2 1,5,6", "b": "0,1,1 1,7,6", "labels": "0,one 1,two"}}
+    )
+    clf = create("proto").fit(MultiViewData.read(support))
+    table = TableParts.open(foreign(tmp_path / "f", parts))
+    predict_parts(clf, table, tmp_path / f"f.{form}", progress=QUIET)
+    return texts(tmp_path / f"f.{form}") if form == "csv" else ""
+
+
+FIRST = {"a": "3,1,2 4,5,6", "b": "3,1,1"}
+SECOND = {"a": "5,1,3 6,5,5", "b": "5,2,1 6,7,7"}
+
+
+def test_a_part_without_rows_is_passed_over(tmp_path: Path) -> None:
+    found = answers(tmp_path, {"0": {"a": "", "b": ""}, "1": FIRST, "2": {"a": ""}, "3": SECOND})
+    ids = [line.split(",")[0] for line in found.splitlines()]
+    assert ids == ["id", "3", "4", "5", "6"]
+    with pytest.raises(FewviewError, match="e has no samples"):
+        TableParts.open(foreign(tmp_path / "e", {"0": {"a": ""}, "1": {"a": ""}}))
+
+
+def test_views_and_columns_are_as_learnt_in_every_part(tmp_path: Path) -> None:
+    plain = answers(tmp_path / "1", {"0": FIRST, "1": SECOND})
+    foreign(tmp_path / "2" / "f", {"1": {"a": SECOND["a"]}})
+    (tmp_path / "2" / "f" / "1" / "b.csv").write_text("y,more,id,x\n1,8,5,2\n7,9,6,7\n")
+    assert answers(tmp_path / "2", {"0": FIRST}) == plain
+    # A view that the first part lacks is in its place.
+    found = answers(tmp_path / "3", {"0": {"b": SECOND["b"]}, "1": {"a": "7,1,1", "b": "7,1,1"}})
+    assert [line.split(",")[4] for line in found.splitlines()] == ["views", "b", "b", "a+b"]
+    with pytest.raises(FewviewError, match=r"f/1: view 'b': column 'x' holds 'high'"):
+        answers(tmp_path / "4", {"0": FIRST, "1": {"a": "5,1,1", "b": "5,high,1"}})
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_ids_are_of_one_kind(tmp_path: Path, form: str) -> None:
+    answers(tmp_path, {"0": FIRST, "1": {"a": "5b,1,2 6,5,6", "b": "6,1,1"}}, form)
+    if form == "parquet":
+        assert [row["id"] for row in _rows(tmp_path / "f.parquet")] == ["3", "4", "5b", "6"]
+    assert TableParts.open(tmp_path / "f").read(0, 4).ids.tolist() == ["3", "4", "5b", "6"]  # type: ignore[union-attr]
+
+
+def test_parts_of_two_formats_are_counted_by_id(tmp_path: Path) -> None:
+    from fewview.files._tables import write_parquet_columns
+
+    folder = foreign(tmp_path / "f", {"0": {"a": FIRST["a"]}})
+    block = (["x", "y"], np.ones((2, 2)))
+    write_parquet_columns(folder / "0" / "b.parquet", {"id": ("int", [3, 4])}, block)
+    assert TableParts.open(folder).n_samples == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "match"),
+    [
+        ({"0": FIRST, "1": SECOND, "2": FIRST}, r"f/0 and .*f/2 both have samples with id 3, 4;"),
+        ({"0": {"a": "x,1,2"}, "1": {"a": "y,1,2 x,1,2"}}, r"f/0 and .*f/1 both .* id 'x';"),
+        ({"0": {"a": "5,1,2"}, "1": {"a": "y,1,2 5,1,2"}}, r"f/0 and .*f/1 both .* id '5';"),
+        ({"0": FIRST, "more/1": SECOND}, r"f/more has no tables \(it has 1\), and every folder"),
+        (
+            {"a": {"part-0": "1,1,2", "part-1": "2,1,2"}, "b": {"part-0": "1,1,2"}},
+            r"a folder for every view .* such as a/part-0.csv; .* such as part-0/a.csv",
+        ),
+    ],
+)
+def test_parts_that_would_be_misread_are_refused(
+    tmp_path: Path, parts: dict[str, dict[str, str]], match: str
+) -> None:
+    with pytest.raises(FewviewError, match=match):
+        TableParts.open(foreign(tmp_path / "f", parts))
+
+
+def test_means_of_parts_are_refused(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "f", {"0": FIRST, "1": SECOND})
+    with pytest.raises(FewviewError, match="every part would have means of its own; choose keep"):
+        TableParts.open(folder, partial_rows="mean")
+
+
+def test_rows_without_names_are_refused(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "f", {"0": {"a": ""}, "1": {"a": ""}})
+    for part in ("0", "1"):
+        (folder / part / "a.csv").write_text("x,y\n1,2\n")
+    with (
+        pytest.raises(FewviewError, match="samples in parts need ids"),
+        pytest.warns(FewviewWarning),
+    ):
+        TableParts.open(folder)
+    for part in ("0", "1"):
+        (folder / part / "a.csv").unlink()
+        np.save(folder / part / "a.npy", np.ones((2, 2)))
+    with pytest.raises(FewviewError, match=r"f/0: a.npy has no ids; add ids.csv"):
+        TableParts.open(folder)
+    (folder / "0" / "a.csv").write_text("id,x\n1,2\n")
+    with pytest.raises(FewviewError, match=r"f/0: a.csv and a.npy would be the same view"):
+        TableParts.open(folder)
+
+
+def test_changed_queries_are_others(tmp_path: Path, fitted: Any, queries: MultiViewData) -> None:
+    folder = divided(queries, tmp_path / "q", 2)
+    clf, target = fitted("proto"), tmp_path / "p.csv"
+    target.mkdir()
+    (target / "._fewview.json.half").touch()  # of a run that was killed
+    predict_parts(clf, TableParts.open(folder), target, progress=QUIET)
+    (folder / "part-0" / ".DS_Store").touch()
+    assert predict_parts(clf, TableParts.open(folder), target, progress=QUIET) == 0
+    file = next((folder / "part-0").glob("[!i]*.csv"))
+    file.write_bytes(file.read_bytes().replace(b"1", b"2", 1))
+    with pytest.raises(FewviewError, match="other queries, or changed ones"):
+        predict_parts(clf, TableParts.open(folder), target, progress=QUIET)
+
+
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        ("3,1 4,", r"no label \(id 4\); .* in every part"),
+        ("3,1 4,2", r"labels are str in the first part and int in another \(such as 1\)"),
+    ],
+)
+def test_labels_of_a_base_set_are_alike(tmp_path: Path, labels: str, match: str) -> None:
+    parts = {"0": {"a": "1,1,2 2,5,6", "labels": "1,1 2,A"}, "1": {"a": "3,1,2 4,5,6"}}
+    parts["1"]["labels"] = labels
+    with pytest.raises(FewviewError, match=match):
+        gather_parts(create("ugda"), TableParts.open(foreign(tmp_path, parts)), progress=QUIET)
+
+
+def test_base_statistics_do_not_depend_on_the_digits_of_neighbours(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    block = rng.normal(size=(300, 3))
+    block[:50] = block[:50].astype(np.float32)  # for which float32 will do in a part of their own
+    rows = MultiViewData({"a": block}, rng.integers(0, 2, 300).tolist(), ids=[*range(300)])
+    models = []
+    for cut in (40, 100):
+        for number, part in enumerate((rows[:cut], rows[cut:])):
+            folder = tmp_path / f"{cut}" / f"{number}"
+            folder.parent.mkdir(exist_ok=True)
+            part.write(folder, format="csv")
+            (folder / "fewview.json").unlink()
+        clf = create("ugda")
+        table = TableParts.open(tmp_path / f"{cut}")
+        clf.use_base(gather_parts(clf, table, progress=QUIET))
+        clf.save(tmp_path / "a.model")
+        models.append((tmp_path / "a.model").read_bytes())
+    assert models[0] == models[1]
+
+
+def test_a_base_set_needs_no_ids(tmp_path: Path) -> None:
+    base, _ = synthetic_data()
+    for number, part in enumerate((base[:50], base[50:])):
+        part.without_ids().write(tmp_path / f"{number}", format="csv")
+    clf = create("ugda")
+    assert gather_parts(clf, TableParts.open(tmp_path), progress=QUIET).n_samples == len(base)
+
+
+def test_a_base_set_has_the_views_of_all_parts(tmp_path: Path) -> None:
+    late = "5,1,2 6,5,6"
+    parts = {"0": {"b": "1,1,2 2,5,6", "labels": "1,x 2,y"}, "1": {"b": "3,1,2", "labels": "3,x"}}
+    parts["2"] = {"a": late, "b": late, "labels": "5,x 6,y"}
+    clf = create("ugda")
+    table = TableParts.open(foreign(tmp_path / "f", parts))
+    clf.use_base(gather_parts(clf, table, progress=QUIET))
+    assert clf.base.prepared.reference.view_dims == {"b": 2, "a": 2}

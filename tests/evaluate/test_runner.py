@@ -652,6 +652,38 @@ def test_a_killed_parent_leaves_no_workers(tmp_path: Path) -> None:
     nobody_is_left(process.pid)
 
 
+PARTS = """
+from pathlib import Path
+import numpy as np
+import fewview.evaluate.parts._pieces as pieces
+from fewview import MultiViewData, create
+from fewview.evaluate._progress import Progress
+from fewview.evaluate.parts._larger import predict_parts
+from fewview.samples._parts import TableParts
+
+pieces.MOST_ROWS = 8
+rows = MultiViewData({"a": np.ones((8000, 2))}, ids=[*range(8000)])
+Path("q").mkdir()
+rows.write("q/0", format="csv")
+clf = create("proto").fit({"a": [[0.0, 1.0], [1.0, 0.0]]}, ["x", "y"])
+predict_parts(clf, TableParts.open("q"), Path("p.csv"), jobs=2, progress=Progress())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_a_killed_parent_leaves_no_workers_on_parts(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PARTS], cwd=tmp_path, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    while not [*tmp_path.glob("p.csv/part-*")] and process.poll() is None:
+        time.sleep(0.02)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    nobody_is_left(process.pid)
+
+
 SCRIPT = """
 import os
 from fewview import FewviewError, Proto

@@ -297,3 +297,12 @@ def test_columns_whose_names_differ_by_spaces_or_large_letters_are_the_same() ->
     assert table(Linoleic=[7.0], Oleic=[5.0]).like(numbers).view("t").tolist() == [[5.0, 7.0]]
     with pytest.warns(FewviewWarning, match="1 column is new and left out"):
         table(oleic=[5.0], linoleic=[7.0], OLEIC=[6.0]).like(numbers)
+
+
+def test_dates_stay_dates_beside_empty_cells_and_numbers_are_refused() -> None:
+    dates = table(day=["2024-01-01", "2024-01-02"], x=[1.0, 2.0])
+    both = MultiViewData.concat([table(day=[None], x=[3.0]), dates])
+    assert both.kinds == dates.kinds
+    np.testing.assert_array_equal(both.view("t")[:, 0], [NAN, 19723.0, 19724.0])
+    with pytest.raises(FewviewError, match="column 'day' holds '5'; it was learnt with dates"):
+        MultiViewData.concat([dates, table(day=[5.0], x=[3.0])])

@@ -98,11 +98,13 @@ def fit(
     stream = None
     if TableParts.found(base):
         from fewview.evaluate.parts._larger import gather_parts
+        from fewview.files._guarded import kept_reader
 
-        table = TableParts.open(base, **reading)
-        say(f"base set: {table.n_samples} samples in {len(table.folders)} parts")
         how: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "progress": make_progress()}
-        stream = gather_parts(clf, table, **how)
+        with kept_reader():  # one process for counting and for reading
+            table = TableParts.open(base, **reading)
+            say(f"base set: {table.n_samples} samples in {len(table.folders)} parts")
+            stream = gather_parts(clf, table, **how)
         shape, data = stream.skeleton(), stream.sample.rows
     elif cluster is not None:
         raise FewviewError("--cluster is for a base set in parts: a folder of folders of tables")

@@ -227,7 +227,7 @@ def _is_parted(asked: SimpleNamespace) -> bool:
     if given and not parted:
         _refuse(
             f"--{given[0]} is for queries in parts: a folder --query that has a folder of tables "
-            "for every part"
+            "for every part, and no table beside them"
         )
     if parted and (asked.explain or asked.html is not None):
         _refuse(
@@ -240,6 +240,7 @@ def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]
     """Fit to the supports, and answer queries part by part."""
     from fewview.cli._bar import make_progress
     from fewview.evaluate.parts._larger import predict_parts
+    from fewview.files._guarded import kept_reader
     from fewview.samples._parts import TableParts
 
     clf = _classifier(asked)
@@ -247,14 +248,20 @@ def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]
     if supports is not None:
         clf.fit(supports, classes=asked.classes)
     say(f"counting samples of {asked.query}")
-    # Labels of queries are not looked at, and may not be there.
-    table = TableParts.open(asked.query, **{**reading, "labels": None})
-    say(f"{table.n_samples} queries in {len(table.folders)} parts")
-    rows = predict_parts(
-        clf, table, target, block=asked.block, jobs=asked.jobs, cluster=asked.cluster,
-        progress=make_progress(), reject=asked.reject, reject_label=asked.reject_label,
-        alone=asked.alone, sets=asked.sets, safe=asked.spreadsheet_safe, device=asked.device,
-    )  # fmt: skip
+    with kept_reader():  # one process for counting and for reading
+        # Labels of queries are not looked at, and may not be there.
+        table = TableParts.open(asked.query, **{**reading, "labels": None})
+        say(f"{table.n_samples} queries in {len(table.folders)} parts")
+        try:
+            rows = predict_parts(
+                clf, table, target, block=asked.block, jobs=asked.jobs, cluster=asked.cluster,
+                progress=make_progress(), reject=asked.reject, reject_label=asked.reject_label,
+                alone=asked.alone, sets=asked.sets, safe=asked.spreadsheet_safe,
+                device=asked.device,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            say(f"stopped; what is in {target}/ is whole, and the same command goes on from there")
+            raise typer.Exit(130) from None
     count = f"{rows} of {table.n_samples} predictions now"
     print(f"written: {target}/ ({count}, {len(clf.classes_)} classes)")
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class ProcessExecutor:
 
     def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
         """Hand out pieces in the order of their cells; a piece reports when it is done."""
-        from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
+        from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 
         pieces = pieces_of(grid, cells, self.jobs)
         jobs = effective_n_jobs(min(self.jobs, max(1, len(pieces))))
@@ -80,33 +80,22 @@ class ProcessExecutor:
         with kept_workers():
             # Another number of processes would be other processes.
             jobs = _workers.count = max(jobs, min(_workers.count, effective_n_jobs(self.jobs)))
-            with (
-                _deaf_to_interrupts(),
-                parallel_config(
-                    "loky",
-                    inner_max_num_threads=max(1, cpu_count() // jobs),
-                    initializer=_begin,
-                    initargs=(os.getpid(),),
-                ),
-            ):
+            with started(max(1, cpu_count() // jobs)):
                 parallel = Parallel(
                     jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
                 )
                 answers = parallel(tasks)
             try:
-                for done, (number, events, error) in enumerate(answers):
-                    del waiting[number]
-                    yield from events
-                    if error is not None:
-                        raise error
-                    if jobs + done < len(pieces):
-                        yield Event(pieces[jobs + done][0])
+                with closed(answers):
+                    for done, (number, events, error) in enumerate(answers):
+                        del waiting[number]
+                        yield from events
+                        if error is not None:
+                            raise error
+                        if jobs + done < len(pieces):
+                            yield Event(pieces[jobs + done][0])
             except BrokenProcessPool as error:
                 raise FewviewError(_died(islice(waiting.values(), jobs), str(error))) from None
-            finally:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of what joblib is stopped in the middle of
-                    answers.close()
 
 
 @dataclass
@@ -136,6 +125,27 @@ def kept_workers() -> Iterator[None]:
         if not _workers.blocks and _workers.count:
             _workers.count = 0
             get_reusable_executor(reuse=True).shutdown(kill_workers=True)
+
+
+@contextmanager
+def started(threads: int) -> Iterator[None]:
+    """Let processes that joblib starts meanwhile be ours: `threads` each, ending with this one."""
+    from joblib import parallel_config
+
+    ready: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)}
+    with _deaf_to_interrupts(), parallel_config("loky", inner_max_num_threads=threads, **ready):
+        yield
+
+
+@contextmanager
+def closed(answers: Any) -> Iterator[None]:
+    """Stop joblib when the block ends, without a word about what it is in the middle of."""
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answers.close()
 
 
 def _died(pieces: Iterable[list[Cell]], reason: str) -> str:

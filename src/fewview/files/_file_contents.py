@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fewview.ground._errors import shorten
@@ -40,6 +41,8 @@ class Keys:
     where: str
     ids: Sequence[Any]
     lines: Sequence[int] | None = None  # of the file, where there is one
+    # The same ids where a reader knows that all are whole numbers, which spares looking at each.
+    numbers: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def row(self, index: int) -> str:
         """Say where a row is, for messages."""

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Keys, Table, Tables
 from fewview.files._guarded import kept_reader
 from fewview.files._kinds import UNFIT, Note, as_labels, from_text, infer, kind_of, label_kind
+from fewview.files._limits import naming
 from fewview.files._tables import (
     NUMBERED,
     SHEETS,
@@ -40,6 +42,8 @@ from fewview.ground._words import Texts, number_text
 
 NOTE = "fewview.json"
 RESERVED = ("labels", "ids")
+# Files by part, as Spark (part-00000-...), Dask (part.0) and DuckDB (data_0) write them.
+PART_FILE = re.compile(r"(part|data)[-._]\d")
 EXPORT = (
     "in Excel or LibreOffice save every sheet as CSV (File, Save As, CSV UTF-8), one file per "
     "view, into one folder"
@@ -113,29 +117,75 @@ def part_folders(path: Path) -> list[Path]:
     """Folders of tables in a folder that has no table itself, by name: part-2 before part-10."""
     if not path.is_dir() or _table_files(path):
         return []
-    inside = [
-        entry for entry in path.iterdir()
-        if entry.is_dir() and entry.name[0] not in "._" and _table_files(entry)
-    ]  # fmt: skip
 
     def place(folder: Path) -> list[Any]:
         return [int(t) if t.isdecimal() else t for t in re.split(r"(\d+)", folder.name)]
 
-    return sorted(inside, key=place)
+    return sorted((folder for folder in _inside(path) if _tables_of_part(folder)), key=place)
 
 
-def count_samples(path: Path, key: str | None = None) -> int:
-    """How many samples a folder of tables has, by its keys alone."""
+def check_parts(path: Path, parts: Sequence[Path]) -> None:
+    """Refuse a folder of parts of which some would be passed over, or that has one per view."""
+    for folder in _inside(path):
+        found = [entry.name for entry in folder.iterdir() if entry.name[0] not in "._"]
+        if folder not in parts and found:
+            raise FewviewError(
+                f"{folder} has no tables (it has {shorten(sorted(found))}), and every folder in "
+                f"{path} is a part; put tables there, or take it away (folders whose names begin "
+                "with _ are passed over)"
+            )
+    files = [file for part in parts for file in _tables_of_part(part).values()]
+    if all(PART_FILE.match(file.name) for file in files):
+        raise FewviewError(
+            f"{path} has a folder for every view with a file for every part, such as "
+            f"{files[0].relative_to(path)}; it needs a folder for every part with a file for every "
+            f"view, such as part-0/{parts[0].stem}{files[0].suffix}, which have the same samples"
+        )
+
+
+def _inside(path: Path) -> list[Path]:
+    """The folders in a folder, but for hidden ones and those that programs write for themselves."""
+    return [entry for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "._"]
+
+
+def _tables_of_part(folder: Path) -> dict[str, Path]:
+    with naming(folder):
+        return _table_files(folder)
+
+
+def part_views(folder: Path) -> set[str]:
+    """The views that a folder has tables of, by their names alone."""
+    return {*_tables_of_part(folder)} - {*RESERVED}
+
+
+def key_of(path: Path) -> str:
+    """The column that identifies a sample in a folder of tables."""
+    return _find_key([*_table_files(path).values()])
+
+
+def sample_ids(path: Path, key: str) -> Sequence[Any] | NDArray[np.int64]:
+    """What tells the samples of a folder of tables apart, in any order; nothing else is read."""
     files = _table_files(path)
     files.pop("labels", None)
     listed = files.pop("ids", None)
+    note = _read_note(path / NOTE, files)
     tables = [listed] if listed else [*files.values()]
-    key = key or _find_key(tables)
+    for file in tables:
+        if file.suffix.lower() == ".npy":
+            raise FewviewError(_no_ids(file.name))
     with kept_reader():
-        found = [read_columns(file, None, key)[0].ids for file in tables]
-    if all(ids == found[0] for ids in found[1:]):
-        return len(found[0])
-    return len(set().union(*found))
+        found = [read_columns(file, None, key)[0] for file in tables]
+    if note.ids == "none":  # rows are numbered, in every folder anew
+        return [(path.name, row) for row in found[0].ids]
+    numbers = [keys.numbers for keys in found if keys.numbers is not None]
+    if len(numbers) == len(found):
+        if all(np.array_equal(some, numbers[0]) for some in numbers[1:]):
+            return numbers[0]
+        together = np.sort(np.concatenate(numbers), kind="stable")  # quick where each is in order
+        return np.delete(together, np.flatnonzero(together[1:] == together[:-1]))
+    typed = _id_reader(found, note.ids)
+    first, *others = (typed(keys).ids for keys in found)
+    return first if all(ids == first for ids in others) else [*set(first).union(*others)]
 
 
 def _find_key(files: Sequence[Path]) -> str:
@@ -286,7 +336,8 @@ def _id_reader(sources: Sequence[Keys], noted: str | None) -> Callable[[Keys], K
     kind = "int" if noted == "none" else noted
     as_text: Callable[[str], Hashable] = str
     if kind is None:
-        plain = set().union(*(map(type, keys.ids) for keys in sources if keys.lines is None))
+        unsure = [keys for keys in sources if keys.lines is None and keys.numbers is None]
+        plain = set().union(*(map(type, keys.ids) for keys in unsure))
         if not any(issubclass(kind, str) for kind in plain):
             as_text = infer(value for keys in sources if keys.lines for value in keys.ids)
 
@@ -336,15 +387,17 @@ def _typed(keys: Keys, values: Sequence[Any], kind: str, what: str) -> list[Any]
     return out
 
 
+def _no_ids(where: str) -> str:
+    return f"{where} has no ids; add ids.csv with a column 'id' and one line per row of the array"
+
+
 def _table(where: str, raw: RawTable, typed: Callable[[Keys], Keys], order: Keys | None) -> Table:
     """Give a table its keys: its own, or for plain arrays those of the file of ids."""
     keys, block, columns, texts = raw
     if keys is not None:
         keys = typed(keys)
     elif order is None:
-        raise FewviewError(
-            f"{where} has no ids; add ids.csv with a column 'id' and one line per row of the array"
-        )
+        raise FewviewError(_no_ids(where))
     elif len(order.ids) != len(block):
         raise FewviewError(
             f"{where} has {len(block)} rows, {order.where} {len(order.ids)} ids; they must match "

@@ -66,7 +66,7 @@ def read_table(file: Path, known: Mapping[str, Any] | None, key: str) -> RawTabl
             keys, block, names, texts = _read_csv_table(file, (known or {}).get("dtype"), key)
         else:
             content = _read_parquet(file, "", key)
-            keys, block = Keys(file.name, _listed(content["ids"])), content["block"]
+            keys, block = _keys(file, content["ids"]), content["block"]
             names = tuple(content["columns"])
             texts = {int(place): cells for place, cells in content["texts"].items()}
         if known is None:
@@ -102,7 +102,7 @@ def read_columns(file: Path, other: str | None, key: str = DEFAULT_KEY) -> tuple
             raise FewviewError("must be a .csv or .parquet file")
         if file.suffix.lower() == ".parquet":
             content = _read_parquet(file, other, key)
-            return Keys(file.name, _listed(content["ids"])), _listed(content["values"])
+            return _keys(file, content["ids"]), _listed(content["values"])
         lines = _csv_lines(file, key)
         _, header = next(lines)
         place = _place(header, key, file)
@@ -367,6 +367,12 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
     other = None if wanted is None else _place(names, wanted)
     values = [] if other is None else _plain_values(table.column(other), names[other])
     return {"ids": ids, "values": values}
+
+
+def _keys(file: Path, ids: Any) -> Keys:
+    """Keys of a table, whose ids are as `_plain_values` gave them."""
+    numbers = ids if isinstance(ids, np.ndarray) and ids.dtype == np.int64 else None
+    return Keys(file.name, _listed(ids), numbers=numbers)
 
 
 def _listed(values: Any) -> list[Any]:

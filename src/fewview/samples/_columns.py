@@ -149,8 +149,8 @@ def merge_columns(parts: Sequence[Columns]) -> Columns:
         alike = [c for part in parts for c in part if c.name == column.name]
         if any(c != column for c in alike):
             kinds = {c.kind for c in alike}
-            if kinds == {"date"}:
-                pass  # their texts are in one order by now
+            if kinds <= {"date", "number"}:  # texts are in one order by now; numbers may be empty
+                column = next(c for c in alike if c.kind == "date")
             elif kinds <= {"number", "quantity"}:
                 column = _in_one_unit(alike)
             elif kinds & {"words", "quantity"}:

@@ -337,12 +337,15 @@ class MultiViewData:
             view: np.concatenate([item._block(view, width) for item in items])
             for view, width in widths.items()
         }
-        labels = ids = None
+        labels: list[Any] | None = None
         if any(item.labels is not None for item in items):
             known = ([None] * len(i) if i.labels is None else i.labels.tolist() for i in items)
             labels = [*chain.from_iterable(known)]
-        if all(item.ids is not None for item in items):
-            ids = [i for item in items if item.ids is not None for i in item.ids.tolist()]
+        held = [item.ids for item in items if item.ids is not None]
+        ids: Any = None
+        if len(held) == len(items):
+            numbers = all(some.dtype == np.int64 for some in held)  # as an array, which is quick
+            ids = np.concatenate(held) if numbers else [i for some in held for i in some.tolist()]
         out = cls(blocks, labels, ids=ids, columns=columns, name=items[0].name)
         return out.with_kinds(kinds)
 

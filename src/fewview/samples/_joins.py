@@ -88,10 +88,15 @@ def _joined_numbers(sources: Sequence[Keys]) -> tuple[NDArray[np.int64], list[An
     None where keys are anything else, one occurs twice, or a table shares none with the others:
     there is something to be told then, or a slower way to be gone.
     """
-    if not all(keys.ids and {*map(type, keys.ids)} == {int} for keys in sources):
+    if not all(keys.ids for keys in sources):
+        return None
+    if not all(k.numbers is not None or {*map(type, k.ids)} == {int} for k in sources):
         return None
     try:
-        found = [np.array(keys.ids, dtype=np.int64) for keys in sources]
+        found = [
+            np.array(keys.ids, dtype=np.int64) if keys.numbers is None else keys.numbers
+            for keys in sources
+        ]
     except OverflowError:
         return None
     # Most often one table has all samples, in order.

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.files._folders import count_samples, part_folders
+from fewview.files._folders import check_parts, key_of, part_folders, sample_ids
 from fewview.files._guarded import kept_reader
 from fewview.files._limits import naming
 from fewview.files._npz import npy_header
-from fewview.ground._errors import FewviewError
+from fewview.files._tables import NUMBERED
+from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
+from fewview.samples._labels import as_ids, in_order, plain
 
 # Bytes of one part, unless its number of rows is given.
 PART_BYTES = 1 << 27
@@ -170,9 +173,10 @@ class TableParts:
     is read does not depend on how many folders the samples are divided into.
 
     Attributes:
-        folders: one per part.
+        folders: one per part that has samples.
         ends: number of samples up to the end of every part.
-        reading: options of `MultiViewData.read`.
+        reading: options of `MultiViewData.read`; parts are brought into the form of `like`.
+        text_ids: ids are of different kinds in different parts, so that all are taken for texts.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -188,6 +192,7 @@ class TableParts:
     folders: tuple[Path, ...]
     ends: tuple[int, ...]
     reading: Mapping[str, Any]
+    text_ids: bool = False
 
     @classmethod
     def found(cls, path: str | PathLike[str] | None) -> bool:
@@ -196,17 +201,41 @@ class TableParts:
 
     @classmethod
     def open(cls, path: str | PathLike[str], **reading: Any) -> TableParts:
-        """Count the samples of all parts, by their keys; `reading` is for `MultiViewData.read`."""
+        """Look at the ids of all parts; `reading` is for `MultiViewData.read`."""
         folders = part_folders(Path(path))
         if not folders:
             raise FewviewError(f"{path} has no parts; it needs folders with one table per view")
-        counts = []
+        check_parts(Path(path), folders)
+        if reading.get("partial_rows") == "mean":
+            raise FewviewError(
+                "--partial-rows mean: every part would have means of its own; choose keep (a "
+                "method fills the cells with what it learnt), drop_view or error"
+            )
         with kept_reader():
+            key = reading.get("key") or key_of(folders[0])
+            if key == NUMBERED:
+                raise FewviewError(
+                    f"{folders[0]} has no column 'id', and samples in parts need ids; add one to "
+                    "every table, or name another column with --key"
+                )
+            counts, kinds, spans = [], set[type](), []
             for folder in folders:
-                with naming(folder):
-                    counts.append(count_samples(folder, reading.get("key")))
-        absolute = tuple(folder.absolute() for folder in folders)
-        return cls(absolute, tuple(np.cumsum(counts).tolist()), reading)
+                ids = _ids(folder, key)
+                counts.append(len(ids))
+                kinds |= {int} if isinstance(ids, np.ndarray) else {*map(type, ids)}
+                if len(ids):
+                    hashes = _hashes(ids)
+                    spans.append((int(hashes.min()), int(hashes.max())))
+            texts = len(kinds) > 1
+            spans.sort()
+            if texts or any(one[1] >= two[0] for one, two in pairwise(spans)):
+                _refuse_repeats(folders, key, texts)
+        if not spans:
+            raise FewviewError(f"{path} has no samples; add some")
+        filled = [k for k, count in enumerate(counts) if count]
+        ends = np.cumsum([counts[k] for k in filled]).tolist()
+        absolute = (folders[k].absolute() for k in filled)
+        return cls(tuple(absolute), tuple(ends), {**reading, "key": key}, texts)
 
     @property
     def n_samples(self) -> int:
@@ -223,7 +252,16 @@ class TableParts:
                 f"{folder} has {len(data)} samples and had {counted} before; it has been changed, "
                 "so begin again with another output"
             )
-        return data
+        if self.text_ids and data.ids is not None:
+            ids = as_ids(map(str, data.ids.tolist()), counted)
+            data = MultiViewData.unchecked(
+                data.views, data.mask, data.labels, ids, data.columns, data.name, data.kinds
+            )
+        like = self.reading.get("like")
+        if like is None:
+            return data
+        with naming(folder):
+            return data.like(like, str(folder))
 
     def read(
         self, start: int, stop: int, kept: dict[int, MultiViewData] | None = None
@@ -242,6 +280,35 @@ class TableParts:
             if self.ends[number] > stop:
                 kept[number] = part
         return rows[0] if len(rows) == 1 else MultiViewData.concat(rows)
+
+
+def _ids(folder: Path, key: str) -> Sequence[Any] | NDArray[np.int64]:
+    with naming(folder):
+        return sample_ids(folder, key)
+
+
+def _hashes(ids: Iterable[Any]) -> NDArray[np.int64]:
+    return ids if isinstance(ids, np.ndarray) else np.fromiter(map(hash, ids), np.int64)
+
+
+def _refuse_repeats(folders: Sequence[Path], key: str, texts: bool) -> None:
+    """Refuse an id that two parts have; eight bytes a sample are in memory, not the ids."""
+
+    def ids(folder: Path) -> Iterable[Any]:
+        return map(str, _ids(folder, key)) if texts else _ids(folder, key)
+
+    hashes = [_hashes(ids(folder)) for folder in folders]
+    everything = np.sort(np.concatenate(hashes))
+    for value in np.unique(everything[1:][everything[1:] == everything[:-1]]):
+        first, *others = (folder for folder, own in zip(folders, hashes, strict=True)
+                          if value in own)  # fmt: skip
+        for other in others:
+            both = {*ids(first)}.intersection(ids(other))
+            if both:
+                raise FewviewError(
+                    f"{first} and {other} both have samples with id "
+                    f"{shorten(map(repr, in_order(map(plain, both))))}; keep one row per sample"
+                )
 
 
 def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> MultiViewData:

@@ -18,14 +18,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fewview.engine._method import Method, load_model
 from fewview.engine._reservoir import Reservoir
 from fewview.engine._streaming import BaseStream
 from fewview.evaluate._progress import Progress
 from fewview.evaluate.parts._pieces import Job, in_runs, rows_of_piece, work_through
-from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.files._folders import part_views
+from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._rows import Columns, as_written, save_columns
 from fewview.ground._whole_files import made_folder, replacing
+from fewview.samples._data import MultiViewData
 from fewview.samples._parts import TableParts
 
 # Queries that are answered one by one are computed so many at a time.
@@ -103,7 +107,7 @@ class Predicting(Job):
     def note(self) -> str:
         """What the folder of predictions is about: the same text for the same command."""
         parts = [
-            (folder.name, end, sorted((f.name, f.stat().st_size) for f in folder.iterdir()))
+            (folder.name, end, sorted(map(_state, folder.glob("[!.]*"))))
             for folder, end in zip(self.table.folders, self.table.ends, strict=True)
         ]
         reading = {name: value for name, value in self.table.reading.items() if name != "like"}
@@ -121,6 +125,12 @@ class Predicting(Job):
         told = {"fewview": "predictions in parts", "samples": self.table.n_samples,
                 "parts": self.count, "block": self.block, "sha256": digest.hexdigest()}  # fmt: skip
         return json.dumps(told, indent=1) + "\n"
+
+
+def _state(file: Path) -> tuple[str, int, int]:
+    """What changes when a file does."""
+    found = file.stat()
+    return file.name, found.st_size, found.st_mtime_ns
 
 
 def _kind(message: str) -> str:
@@ -181,6 +191,8 @@ def predict_parts(
             f"{job.file_of(missing[0])} is not there; do all workers see this folder under the "
             "same name?"
         )
+    for half in target.glob(".part-*"):  # of runs and workers that were killed
+        half.unlink(missing_ok=True)
     return written
 
 
@@ -190,11 +202,11 @@ def _begin(target: Path, note: str) -> None:
     if file.exists():
         if file.read_text(encoding="utf-8") != note:
             raise FewviewError(
-                f"{target} holds predictions of another command (other queries, supports, model or "
-                "options); choose another name with -o, or remove the folder"
+                f"{target} holds predictions of another command (other queries, or changed ones, "
+                "supports, model or options); choose another name with -o, or remove the folder"
             )
         return
-    if any(target.iterdir()):
+    if any(entry.name[0] != "." for entry in target.iterdir()):
         raise FewviewError(f"{target} exists and is not empty; choose another name with -o")
     with replacing(file) as temporary:
         temporary.write_text(note, encoding="utf-8")
@@ -208,22 +220,34 @@ class Sampling(Job):
     """Find a fair sample of a labelled table; the same whatever the order of its rows."""
 
     seed: int
+    kind: type  # of labels
 
     def work(self, numbers: Sequence[int]) -> Reservoir:
         """The sample of some pieces."""
         kept: Reservoir | None = None
         for number in numbers:
-            rows = self.piece(number)
-            if rows.labels is None:
-                raise FewviewError(
-                    "a base set in parts needs labels; add labels.csv to every part, or name the "
-                    "column with --labels"
-                )
-            if (rows.codes < 0).any():
-                raise FewviewError("a sample of the base set has no label; drop it or label it")
+            rows = _wide(self.piece(number))
+            self.check(rows)
             kept = (kept or Reservoir.empty(rows, self.seed)).update(rows)
         assert kept is not None
         return kept
+
+    def check(self, rows: MultiViewData) -> None:
+        """Every sample has a label, and all are numbers or all are text."""
+        bare = np.flatnonzero(rows.codes < 0)
+        if bare.size:
+            which = "" if rows.ids is None else f" (id {shorten(rows.ids[bare].tolist())})"
+            raise FewviewError(
+                f"samples of the base set have no label{which}; drop or label them, with "
+                "labels.csv in every part or a column that is named with --labels"
+            )
+        for label in rows.classes.tolist():
+            if type(label) is not self.kind:
+                raise FewviewError(
+                    f"labels are {self.kind.__name__} in the first part and "
+                    f"{type(label).__name__} in another (such as {label!r}), so that a class would "
+                    "be two; write them alike, with a letter in every label that is a number"
+                )
 
 
 @dataclass
@@ -236,8 +260,28 @@ class Summing(Job):
         """The sums of some pieces."""
         stream = self.start
         for number in numbers:
-            stream = stream.update(self.piece(number))
+            stream = stream.update(_wide(self.piece(number)))
         return stream
+
+
+def _wide(rows: MultiViewData) -> MultiViewData:
+    """The same samples in float64; whether a file can do with float32 differs from part to part."""
+    views = {view: block.astype(np.float64) for view, block in rows.views.items()}
+    return MultiViewData.unchecked(
+        views, rows.mask, rows.labels, rows.ids, rows.columns, rows.name, rows.kinds
+    )
+
+
+def _reference(table: TableParts) -> MultiViewData:
+    """A sample of the first part, and of each that has another view: what a table consists of."""
+    first: list[MultiViewData] = []
+    known: set[str] = set()
+    for number, folder in enumerate(table.folders):
+        views = part_views(folder)
+        if not views <= known:
+            first.append(table.part(number)[:1].without_ids())
+        known |= views
+    return MultiViewData.concat(first)
 
 
 def gather_parts(
@@ -249,10 +293,11 @@ def gather_parts(
     progress: Progress,
 ) -> BaseStream:
     """What a method learns from a base set in parts; the first part says what its columns are."""
-    reference = table.part(0)[:0]
-    table = replace(table, reading={**table.reading, "like": reference})
+    reference = _reference(table)
+    table = replace(table, reading={**table.reading, "like": reference[:0]})
     size = rows_of_piece(reference)
-    sampling = Sampling(table, size, method.random_state)
+    kind = next((type(label) for label in reference.classes.tolist()), str)
+    sampling = Sampling(table, size, method.random_state, kind)
     portion = max(1, -(-sampling.count // PORTIONS))
     numbers = range(sampling.count)
     runs = [list(numbers[k : k + portion]) for k in range(0, sampling.count, portion)]

@@ -8,9 +8,11 @@ is computed with one thread for the same reason.
 from __future__ import annotations
 
 import pickle
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 from fewview._version import __version__
 from fewview.evaluate._cluster import POLL, ClusterExecutor, connect
 from fewview.evaluate._cluster_worker import make_entrance, single_thread
+from fewview.evaluate._executors import closed, started
 from fewview.evaluate._progress import Progress
 from fewview.files._guarded import kept_reader
 from fewview.ground._errors import FewviewError
@@ -125,17 +128,20 @@ def _one_run(packed: bytes, number: int, run: list[int]) -> tuple[int, bytes]:
 def _in_processes(
     jobs: int, packed: bytes, runs: Sequence[list[int]]
 ) -> Iterator[tuple[int, bytes]]:
-    from joblib import Parallel, delayed, parallel_config
+    from joblib import Parallel, delayed
 
-    with parallel_config("loky", inner_max_num_threads=1):
+    with started(threads=1):
         parallel = Parallel(jobs, return_as="generator_unordered", batch_size=1)
-        try:
-            yield from parallel(delayed(_one_run)(packed, k, run) for k, run in enumerate(runs))
-        except RuntimeError as error:  # joblib's errors of processes that ended are of this kind
-            raise FewviewError(
-                f"a process ended ({error}); what was finished is kept: run the same command "
-                "again, perhaps with fewer --jobs"
-            ) from None
+        answers = parallel(delayed(_one_run)(packed, k, run) for k, run in enumerate(runs))
+    try:
+        with closed(answers):
+            yield from answers
+    except BrokenProcessPool as error:
+        codes = ", ".join(re.findall(r"\w+\(-?\d+\)", str(error))) or "exit code unknown"
+        raise FewviewError(
+            f"a process ended ({codes}; SIGKILL usually means that memory ran out); what was "
+            "finished is kept: run the same command again, perhaps with fewer --jobs"
+        ) from None
 
 
 def _on_cluster(
