@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from memory import peak_memory
 from table import RESULTS, TRANSDUCTIVE, describe_machine, forget
+from threadpoolctl import threadpool_limits
 
 from fewview.engine._registry import create
 from fewview.episodes import EpisodeSampler, TaskSpec
@@ -166,6 +167,7 @@ def main() -> None:
     )
     arguments = options.parse_args()
     torch.set_num_threads(1)
+    threadpool_limits(1)  # numpy has threads of its own, and those that wait count too
     folder = Path(arguments.output or (tempfile.mkdtemp() if arguments.quick else RESULTS))
     file = folder / "growth.json"
     found: dict[str, Any] = {}
