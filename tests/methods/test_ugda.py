@@ -24,7 +24,7 @@ from fewview.methods.ugda._aggregation import (
     gram_coordinates,
     principal_scores,
 )
-from fewview.methods.ugda._anchors import sample_anchors, symmetric_root
+from fewview.methods.ugda._anchors import AnchorLaw, symmetric_root
 from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense, stack_statistics
 from fewview.methods.ugda._distribution import (
     Neighbours,
@@ -320,7 +320,7 @@ def test_everyone_speaks_for_a_sample_that_nothing_is_known_about(dense: bool) -
     assert near.everyone.tolist() == [[True]]
     assert near.counts().tolist() == [[2]]
     where = ViewDistribution((torch.zeros(1, 1, 4).double(),), (near,))
-    found = sample_anchors(where, base, torch.tensor([1]), 20000, 0.1)
+    found = AnchorLaw(where, base, 0.1).draw(torch.tensor([1]), 20000)
     wanted = (covariances[0] + covariances[2]) / 2 + 0.1 * torch.eye(4).double()
     assert_law(found[0], torch.zeros(4).double(), wanted)
 
@@ -354,9 +354,8 @@ def test_sampler_has_the_right_law(dense: bool, ridge: float) -> None:
     # Two supports: one between classes 0 and 2, one at class 1.
     weights = torch.tensor([[[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]).double()
     means = randn(1, 2, width, seed=5)
-    found = sample_anchors(
-        ViewDistribution((means,), (spoken_for(weights),)), base, torch.tensor([7]), 20000, ridge
-    )
+    where = ViewDistribution((means,), (spoken_for(weights),))
+    found = AnchorLaw(where, base, ridge).draw(torch.tensor([7]), 20000)
     assert found.shape == (1, 40000, width)
     eye = ridge * torch.eye(width).double()
     assert_law(found[0, :20000], means[0, 0], (covariances[0] + covariances[2]) / 2 + eye)
@@ -371,12 +370,12 @@ def test_both_forms_have_the_same_law_in_two_views() -> None:
     base = known(torch.zeros(2, 3), torch.zeros(2, 3))
     weights = torch.full((1, 1, 2), 0.5).double()
     where = ViewDistribution((torch.zeros(1, 1, 3).double(),) * 2, (spoken_for(weights),) * 2)
-    found = sample_anchors(where, base, torch.tensor([3]), 20000, 0.0)
+    found = AnchorLaw(where, base, 0.0).draw(torch.tensor([3]), 20000)
     a, b = found.chunk(2, dim=-1)
     assert np.abs(np.corrcoef(a[0].T.numpy(), b[0].T.numpy())[:3, 3:]).max() < 5 / 20000**0.5
-    again = sample_anchors(where, base, torch.tensor([3]), 20000, 0.0)
+    again = AnchorLaw(where, base, 0.0).draw(torch.tensor([3]), 20000)
     assert torch.equal(found, again)
-    other = sample_anchors(where, base, torch.tensor([4]), 20000, 0.0)
+    other = AnchorLaw(where, base, 0.0).draw(torch.tensor([4]), 20000)
     assert not torch.equal(found, other)
 
 
@@ -396,10 +395,13 @@ def test_anchors_of_a_task_do_not_depend_on_the_batch(dense: bool, ridge: float)
     weights = torch.eye(4).double()[torch.tensor([[0, 0], [1, 2], [3, 0], [2, 3], [1, 3]])]
     where = ViewDistribution((randn(5, 2, width, seed=1),), (spoken_for(weights),))
     seeds = torch.arange(5)
-    many = sample_anchors(where, base, seeds, 8, ridge)
+    law = AnchorLaw(where, base, ridge)
+    many = law.draw(seeds, 8)
+    parts = [law.draw(seeds, 8, part) for part in (slice(0, 2), slice(2, 5))]
+    assert torch.allclose(torch.cat(parts), many, atol=1e-9)
     for t in range(5):
         part = ViewDistribution((where.means[0][t : t + 1],), (spoken_for(weights[t : t + 1]),))
-        alone = sample_anchors(part, base, seeds[t : t + 1], 8, ridge)
+        alone = AnchorLaw(part, base, ridge).draw(seeds[t : t + 1], 8)
         assert torch.allclose(alone[0], many[t], atol=1e-9)
 
 

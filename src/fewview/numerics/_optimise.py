@@ -201,7 +201,7 @@ def _inverse_hessian(gradient: Tensor, pairs: Tensor, used: Tensor) -> Tensor:
     if not history:
         return gradient
     products = (pairs @ pairs.mT).double()
-    along = (pairs @ gradient[..., None])[..., 0].double().reshape(tasks, history, 2)
+    along = (gradient[:, None] @ pairs.mT).double().reshape(tasks, history, 2)
     by_step, by_change = along.unbind(-1)
     crossed, changes = products[:, ::2, 1::2], products[:, 1::2, 1::2]
     curvature = crossed.diagonal(dim1=1, dim2=2)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 # Widths up to here are left to LAPACK, and on a GPU, where launches count, to its like there.
 SMALL, GPU_SMALL = 32, 64
+# Halves of matrices have a multiple of so many columns.
+ROUND = 8
 
 
 def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,6 +47,49 @@ def inverse(matrices: Tensor) -> tuple[Tensor, Tensor]:
     out[:, half:, :half] = -cross.mT
     out[:, :half, :half] = torch.baddbmm(first, cross, gain.mT)
     return out, log_first + log_last
+
+
+def halves(matrices: Tensor) -> Tensor:
+    """Symmetric matrices [..., k, k] without the corner that they have twice: [..., 3, h, h].
+
+    Upper left, lower right and upper right; with zeros at the end so that h is a multiple of 8,
+    which products of small matrices want.
+    """
+    width = matrices.shape[-1]
+    half = -(-width // (2 * ROUND)) * ROUND
+    whole = pad(matrices, (0, 2 * half - width) * 2)
+    upper, lower = whole.chunk(2, dim=-2)
+    left, right = upper.chunk(2, dim=-1)
+    return torch.stack((left, lower[..., half:], right), dim=-3)
+
+
+def invert_halves(matrices: Tensor) -> Tensor:
+    """Invert positive definite matrices given as `halves` [n, 3, h, h], in their place.
+
+    Returns the logarithms of their determinants, [n].
+    """
+    corner, end, side = matrices.unbind(1)
+    first, log_first = inverse(corner)
+    gain = first @ side
+    last, log_last = inverse(torch.baddbmm(end, side.mT, gain, alpha=-1))
+    cross = gain @ last
+    corner.copy_(torch.baddbmm(first, cross, gain.mT))  # a result put there is made one by one
+    end.copy_(last)
+    torch.neg(cross, out=side)
+    return log_first + log_last
+
+
+def times_halves(rows: Tensor, matrices: Tensor) -> Tensor:
+    """Rows [n, m, 2 h] times symmetric matrices given as `halves` [n, 3, h, h].
+
+    Rows, since a CPU takes several times as long for a column.
+    """
+    first, last, side = matrices.unbind(1)
+    upper, lower = rows.chunk(2, dim=-1)
+    return torch.cat(
+        (torch.baddbmm(upper @ first, lower, side.mT), torch.baddbmm(upper @ side, lower, last)),
+        dim=-1,
+    )
 
 
 def cholesky(matrices: Tensor) -> Tensor:

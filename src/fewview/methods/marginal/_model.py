@@ -15,15 +15,17 @@ derivative of Z in the weight of the query, at zero: the first-order part of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from fewview.methods.marginal._inverse import cholesky, inverse
+from fewview.methods.marginal._inverse import cholesky, halves, invert_halves, times_halves
 from fewview.methods.marginal._outside import Outside
 from fewview.numerics._batch import map_tensors
 from fewview.numerics._tensor_draws import streams, uniform
@@ -32,7 +34,7 @@ from fewview.numerics._tensor_draws import streams, uniform
 # a CPU. A GPU has none to mind; few large pieces keep it busy.
 CHUNK, GPU_CHUNK = 1 << 21, 1 << 27
 # The same of matrices that are inverted.
-INVERTED = 1 << 19
+INVERTED = 1 << 20
 # With more patterns than that, which takes seven views, none has a gain of its own.
 MANY = 64
 # So many standard deviations must the mean of a task be longer than that of as many base classes;
@@ -129,7 +131,7 @@ class Evidence:
             found["outside"] = self.outside.tasks(key)
         if self.remainder is not None:
             found["remainder"] = self.remainder[key]
-        return replace(self, **found)
+        return self._of_others(found)
 
     def repeated(self, times: int) -> Evidence:
         """The same with every task so many times, one after another."""
@@ -141,7 +143,13 @@ class Evidence:
             for name in names
             if (part := getattr(self, name)) is not None
         }
-        return replace(self, sizes=tuple(times * size for size in self.sizes), **found)
+        return self._of_others({"sizes": tuple(times * size for size in self.sizes)} | found)
+
+    def _of_others(self, found: Mapping[str, Any]) -> Evidence:
+        """The same patterns in other tasks; what was made of them is not made again."""
+        out = replace(self, **found)
+        vars(out).update({k: v for k, v in vars(self).items() if k in ("halves", "_both_sides")})
+        return out
 
     def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
         """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
@@ -149,13 +157,24 @@ class Evidence:
         index = pattern[:, None].expand(-1, members.shape[2], -1)
         return out.scatter_add_(2, index, members.transpose(1, 2).contiguous())
 
+    @cached_property
+    def halves(self) -> Tensor:
+        """A_o of every pattern as `halves`, [..., P, 3, h, h]."""
+        return halves(self.information)
+
     def weighed(self, weights: Tensor, first: int = 0) -> Tensor:
-        """Sums of A_o for weights of patterns [n, C, P] of tasks from `first` on: [n, C, k k]."""
-        return self._multiplied(weights, self.information.flatten(-2), first)
+        """Sums of A_o for weights of patterns [n, C, P] of tasks from `first` on, as `halves`."""
+        return self._multiplied(weights, self.halves.flatten(-3), first)
 
     def traces(self, moments: Tensor, first: int = 0) -> Tensor:
-        """Traces of products of A_o with moments [n, C, k k], likewise: [n, C, P]."""
-        return self._multiplied(moments, self.information.flatten(-2).mT, first)
+        """Traces of products of A_o with moments [n, C, 3 h h], likewise: [n, C, P]."""
+        return self._multiplied(moments, self._both_sides.mT, first)
+
+    @cached_property
+    def _both_sides(self) -> Tensor:
+        """`halves`, flat, the corner that they have for two counted twice: [..., P, 3 h h]."""
+        once = self.halves
+        return torch.cat((once[..., :2, :, :], 2 * once[..., 2:, :, :]), dim=-3).flatten(-3)
 
     def shifted(self, mean: Tensor) -> Evidence:
         """The same with mu0 moved to W mean, [T, k]."""
@@ -417,7 +436,8 @@ def posterior(
 def precision_of(evidence: Evidence, counts: Tensor, first: int = 0) -> Tensor:
     """Precisions [n, C, k, k] of beliefs with counts [n, C, P], about tasks from `first` on."""
     rank = evidence.information.shape[-1]
-    out = evidence.weighed(counts, first).reshape(*counts.shape[:2], rank, rank)
+    out = evidence._multiplied(counts, evidence.information.flatten(-2), first)
+    out = out.reshape(*counts.shape[:2], rank, rank)
     out.diagonal(dim1=-2, dim2=-1).add_(1.0)
     return out
 
@@ -437,11 +457,12 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
     scale = size / way / (members.sum(1) + weights.sum(1))[:, None]
     pooled = ((part * scale).sum(-1, keepdim=True) for part in (members, weights))
     found = [
-        (mean[:, 0], covariance.diagonal(dim1=-2, dim2=-1).sum((-2, -1)))
+        (mean[:, 0], covariance[:, 0, :2].diagonal(dim1=-2, dim2=-1).sum((-2, -1)))
         for _, mean, covariance, _ in _solved(evidence, posterior(evidence, *pooled))
     ]
     mean, unknown = map(torch.cat, zip(*found, strict=True))
     known = (mean.shape[-1] - unknown).clamp(min=1e-12)  # coordinates
+    mean = mean[:, : evidence.query.shape[-1]]
     usual = known / way * (1 + SURELY * (2 / known).sqrt())
     kept = (1 - usual / mean.square().sum(-1).clamp(min=1e-12)).clamp(min=0)
     if not bool((kept > 0).any()):
@@ -452,22 +473,20 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
 def _solved(evidence: Evidence, belief: Posterior) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
     """Solve beliefs, so many tasks at a time as stay in the caches of a CPU.
 
-    Yields the number of the first of n tasks, means [n, C, k] and covariances of beliefs, and log
-    determinants of their precisions [n, C].
+    Yields the number of the first of n tasks, means [n, C, 2 h] and covariances of beliefs as
+    `halves` [n, C, 3, h, h], and log determinants of their precisions [n, C].
     """
-    way, rank = belief.shift.shape[1:]
-    size = max(1, (GPU_CHUNK if belief.shift.is_cuda else INVERTED) // (way * rank**2))
-    for first in range(0, len(belief.shift), size):
-        counts, shift = (x[first : first + size] for x in (belief.counts, belief.shift))
-        precision = precision_of(evidence, counts, first)
-        if counts.shape[2] == 1:  # everybody has all views that occur: there A_o is diagonal
-            diagonal = precision.diagonal(dim1=-2, dim2=-1)
-            yield first, shift / diagonal, torch.diag_embed(1 / diagonal), diagonal.log().sum(-1)
-            continue
-        covariance, log_size = inverse(precision.flatten(0, 1))
-        covariance = covariance.reshape(precision.shape)
-        mean = (covariance @ shift[..., None])[..., 0]
-        yield first, mean, covariance, log_size.reshape(mean.shape[:2])
+    n_tasks, way = belief.shift.shape[:2]
+    half = evidence.halves.shape[-1]
+    shifts = pad(belief.shift, (0, 2 * half - belief.shift.shape[-1]))
+    size = max(1, (GPU_CHUNK if shifts.is_cuda else INVERTED) // (way * 4 * half**2))
+    for first in range(0, n_tasks, size):
+        counts, shift = (x[first : first + size] for x in (belief.counts, shifts))
+        precision = evidence.weighed(counts, first).reshape(-1, 3, half, half)
+        precision[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
+        log_size = invert_halves(precision).reshape(shift.shape[:2])
+        mean = times_halves(shift.flatten(0, 1)[:, None], precision).reshape(shift.shape)
+        yield first, mean, precision.reshape(*shift.shape[:2], 3, half, half), log_size
 
 
 def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, Tensor]:
@@ -475,12 +494,22 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, T
 
     Also the log normalisers Z of the beliefs, [T, C].
     """
-    found = []
-    for first, mean, second, log_size in _solved(evidence, belief):
-        flat = mean.flatten(0, 1)
-        moments = second.flatten(0, 1).baddbmm_(flat[..., None], flat[:, None])  # C + m m'
-        found.append((mean, evidence.traces(moments.reshape(*mean.shape[:2], -1), first), log_size))
-    mean, spread, log_size = map(torch.cat, zip(*found, strict=True))
+    rank = belief.shift.shape[-1]
+    if belief.counts.shape[2] == 1:  # everybody has all views that occur: there A_o is diagonal
+        information = evidence.information.diagonal(dim1=-2, dim2=-1)
+        precision = 1 + evidence._multiplied(belief.counts, information)
+        mean, log_size = belief.shift / precision, precision.log().sum(-1)
+        spread = evidence._multiplied(mean.square() + 1 / precision, information.mT)
+    else:
+        found = []
+        for first, mean, moments, log_size in _solved(evidence, belief):
+            upper, lower = mean.flatten(0, 1).chunk(2, dim=-1)
+            ends = (upper, upper), (lower, lower), (upper, lower)
+            for part, (left, right) in zip(moments.flatten(0, 1).unbind(1), ends, strict=True):
+                part.addcmul_(left[..., None], right[:, None])  # C + m m'
+            spread = evidence.traces(moments.flatten(-3), first)
+            found.append((mean[..., :rank], spread, log_size))
+        mean, spread, log_size = map(torch.cat, zip(*found, strict=True))
     normaliser = ((mean * belief.shift).sum(-1) - log_size) / 2
     index = evidence.query_pattern[..., None].expand(-1, -1, mean.shape[1])
     spread = spread.transpose(1, 2).gather(1, index)
@@ -496,20 +525,23 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     """
     belief = posterior(evidence, members)
     n_tasks, way, rank = belief.shift.shape
-    n_query = evidence.query.shape[1]
+    n_query, half = evidence.query.shape[1], evidence.halves.shape[-1]
     kinds, kind = torch.unique(belief.counts.flatten(0, 1), dim=0, return_inverse=True)
-    precision = precision_of(evidence, kinds[None])[0]
-    normaliser = _normaliser(precision, belief.shift.flatten(0, 1), kind)
-    shift = (belief.shift[:, None] + evidence.query[:, :, None]).reshape(-1, rank)
-    n_patterns = len(evidence.information)
-    pair = kind.reshape(n_tasks, 1, way) * n_patterns + evidence.query_pattern[..., None]
+    precision = evidence.weighed(kinds[None])[0].reshape(-1, 3, half, half)
+    precision[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
+    # Without a query: the last one, of a pattern that says nothing.
+    information = pad(evidence.halves, (0, 0) * 3 + (0, 1))
+    pattern, query = pad(evidence.query_pattern, (0, 1), value=len(information) - 1), evidence.query
+    shift = belief.shift[:, None] + pad(query, (0, 0, 0, 1))[:, :, None]
+    shift = shift.reshape(-1, rank)
+    pair = kind.reshape(n_tasks, 1, way) * len(information) + pattern[..., None]
     pairs, which = torch.unique(pair.flatten(), return_inverse=True)
     # A query like the supports of another class, and one of that class like these, are one pair:
     # numbers drawn for patterns add up to the same.
-    drawn = uniform(streams(torch.zeros(1, dtype=torch.int64), "pairs"), n_patterns, torch.float64)
-    drawn = drawn[0].to(kinds.device)
-    sums = (kinds.double() @ drawn)[pairs // n_patterns] + drawn[pairs % n_patterns]
-    alike, same = torch.unique(sums, return_inverse=True)
+    seed = streams(torch.zeros(1, dtype=torch.int64), "pairs")
+    drawn = pad(uniform(seed, len(information) - 1, torch.float64)[0], (0, 1)).to(kinds.device)
+    sums = (kinds.double() @ drawn[:-1])[pairs // len(information)]
+    alike, same = torch.unique(sums + drawn[pairs % len(information)], return_inverse=True)
     which = same[which]
     pairs = pairs.new_zeros(len(alike)).scatter_reduce_(0, same, pairs, "amin", include_self=False)
     out = shift.new_empty(len(shift))
@@ -532,23 +564,13 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
         rows = order[begin:end]
         group = which[rows] - low
         slot = torch.arange(begin, end, device=rows.device) - starts[low:high][group]
-        padded = shift.new_zeros(high - low, listed[high - 1], rank)
-        padded[group, slot] = shift[rows]
+        padded = shift.new_zeros(high - low, listed[high - 1], 2 * half)
+        padded[group, slot, :rank] = shift[rows]
         chosen = pairs[low:high]
-        matrix = precision[chosen // n_patterns] + evidence.information[chosen % n_patterns]
-        factor = cholesky(matrix)
-        solved = torch.linalg.solve_triangular(factor, padded.transpose(1, 2), upper=False)
-        half_log = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        out[rows] = (solved.square().sum(1) / 2 - half_log[:, None])[group, slot]
+        matrix = precision[chosen // len(information)] + information[chosen % len(information)]
+        log_size = invert_halves(matrix)
+        found = (times_halves(padded, matrix) * padded).sum(-1)
+        out[rows] = ((found - log_size[:, None]) / 2)[group, slot]
         low = high
-    return out.reshape(n_tasks, n_query, way) - normaliser.reshape(n_tasks, 1, way)
-
-
-def _normaliser(precision: Tensor, shift: Tensor, kind: Tensor) -> Tensor:
-    """Z of every (task, class) [n]; `kind` says which of the precisions is theirs."""
-    factor = cholesky(precision)
-    half_log = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    inverse = torch.cholesky_inverse(factor)
-    quadratic = (inverse[kind] @ shift[..., None])[..., 0] * shift
-    out: Tensor = quadratic.sum(-1) / 2 - half_log[kind]
-    return out
+    out = out.reshape(n_tasks, n_query + 1, way)
+    return out[:, :-1] - out[:, -1:]

@@ -267,25 +267,24 @@ def principal_rows(left: LeftOver) -> tuple[Tensor, Tensor, Tensor]:
     shown = left.seen.to(left.whole)
     counts = shown.sum(1).clamp(min=1)
     share = (shown / counts[:, None])[..., None]
-    # Around the mean of the task.
-    column = left.products @ share
-    gram = left.products - column - column.mT + share.mT @ column
-    gram = gram * shown[..., None] * shown[:, None]
-    block = (left.start - share.mT @ left.start) * shown[..., None]
+
+    def centred(rows: Tensor) -> Tensor:
+        """Around the mean of the task, where the view is there."""
+        return (rows - share.mT @ rows) * shown[..., None]
+
+    products = left.products
+    column = (share.mT @ products)[:, 0]
+    lengths = products.diagonal(dim1=1, dim2=2) - 2 * column + (share[..., 0] * column).sum(1, True)
     # Where nothing is left over but rounding, no directions are looked for.
-    something = gram.diagonal(dim1=1, dim2=2).sum(1) > NOTHING * left.whole.sum(1).clamp(min=TINY)
-    gram = torch.where(
-        something[:, None, None],
-        gram,
-        torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device),
-    )
-    width = min(DIRECTIONS, gram.shape[-1])
-    block = block[..., :width]
+    something = (lengths * shown).sum(1) > NOTHING * left.whole.sum(1).clamp(min=TINY)
+    width = min(DIRECTIONS, products.shape[-1])
+    block = centred(left.start[..., :width])
     for _ in range(ITERATIONS):
-        block = orthonormal(gram @ block)
-    values, turn = torch.linalg.eigh(block.mT @ (gram @ block))
+        turned = centred(products @ block)
+        block = orthonormal(torch.where(something[:, None, None], turned, block))
+    values, turn = torch.linalg.eigh(block.mT @ centred(products @ block))
     values, turn = values.flip(-1), turn.flip(-1)
-    rounding = torch.finfo(gram.dtype).eps * gram.shape[-1] * values[:, :1]
+    rounding = torch.finfo(products.dtype).eps * products.shape[-1] * values[:, :1]
     values = torch.where(something[:, None] & (values > rounding), values, 0.0)
     out = (block @ turn) * values.sqrt()[:, None] * shown[..., None]
     missing = DIRECTIONS - width

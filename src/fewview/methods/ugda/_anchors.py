@@ -8,6 +8,9 @@ different set of neighbours is factorised once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -19,52 +22,69 @@ from fewview.numerics._tensor_draws import normal, streams, substreams
 BLOCK = 1 << 24
 
 
-def sample_anchors(
-    around: ViewDistribution, base: BaseStatistics, seeds: Tensor, n_anchors: int, ridge: float
-) -> Tensor:
-    """Draw anchors from N(mean, covariance + ridge I), Eq. 10 [eq:10].
+@dataclass(frozen=True)
+class AnchorLaw:
+    """What anchors are drawn from: N(mean, covariance + ridge I) around supports, Eq. 10 [eq:10].
 
-    All views side by side, [tasks, N * N_F, D]; anchor m belongs to support m // N_F. It depends on
-    the seed of its task alone, not on the batch.
+    Attributes:
+        around: means and neighbours of the supports of some tasks.
+        base: base classes, which have the covariances.
+        ridge: added to their diagonals.
     """
-    n_tasks, n_support = around.means[0].shape[:2]
-    widths = [mean.shape[2] for mean in around.means]
-    out = around.means[0].new_empty(n_tasks * n_support, n_anchors, sum(widths))
-    parts = torch.split(out, widths, dim=2)
-    supports = torch.arange(n_support, device=out.device)
-    for v, (mean, part) in enumerate(zip(around.means, parts, strict=True)):
-        width = widths[v]
-        states = substreams(streams(seeds, "anchors", v)[:, None], supports).reshape(-1)  # [T N]
-        near, shape = around.neighbours[v], (n_anchors, width)
-        if base.covariances[v].numel():
-            noise = normal(states, shape, mean.dtype)
-            noise = noise @ _pooled_roots(near, base.covariances[v], ridge, mean.dtype)
-        else:
-            noise = _factor_noise(near, base, v, mean.dtype, states, n_anchors, ridge)
-        torch.add(noise, mean.reshape(-1, 1, width), out=part)
-    return out.reshape(n_tasks, n_support * n_anchors, -1)
 
+    around: ViewDistribution
+    base: BaseStatistics
+    ridge: float
 
-def _pooled_roots(near: Neighbours, spread: Tensor, ridge: float, dtype: torch.dtype) -> Tensor:
-    """Factors R [T N, d, d], R' R the covariance of a sample, from those of classes [C, d, d].
+    def draw(self, seeds: Tensor, n_anchors: int, tasks: slice = slice(None)) -> Tensor:
+        """Draw N_F anchors for each of N supports of all or some of the tasks, whose seeds are [T].
 
-    One factorisation per different set of neighbours.
-    """
-    n_classes, width, _ = spread.shape
-    sets, which = near.sets
-    places = sets[:, : near.classes.shape[-1]]
-    used = (places < n_classes).double()
-    # The mean of the neighbours' covariances, Eq. 9 [eq:9]. In float64: covariances of few samples
-    # are nearly singular before the ridge is added.
-    weights = used / used.sum(-1, keepdim=True).clamp(min=1)
-    pooled = weighted_rows(spread.double().flatten(1), places, weights)
-    pooled = pooled.reshape(-1, width, width)
-    nobody = used.sum(-1) == 0
-    for index in nobody.nonzero()[:, 0] if near.somebody_asks_everyone else ():  # then everyone
-        task = (which == index).nonzero()[0, 0] // near.classes.shape[1]
-        speaking = spread[near.available.expand(len(near.classes), -1)[task]].double()
-        pooled[index] = speaking.sum(0) / max(len(speaking), 1)
-    return symmetric_root(pooled, ridge).to(dtype)[which]
+        All views side by side, [tasks, N * N_F, D]; anchor m belongs to support m // N_F. It
+        depends on the seed of its task alone, not on the batch.
+        """
+        means = [mean[tasks] for mean in self.around.means]
+        (n_tasks, n_support), widths = means[0].shape[:2], [mean.shape[2] for mean in means]
+        out = means[0].new_empty(n_tasks * n_support, n_anchors, sum(widths))
+        supports = torch.arange(n_support, device=out.device)
+        for v, (mean, part) in enumerate(zip(means, torch.split(out, widths, dim=2), strict=True)):
+            states = streams(seeds[tasks], "anchors", v)[:, None]
+            states, shape = substreams(states, supports).reshape(-1), (n_anchors, widths[v])
+            if (roots := self.roots[v]) is not None:
+                which = roots[1][tasks].flatten()
+                noise = normal(states, shape, mean.dtype) @ roots[0].to(mean.dtype)[which]
+            else:
+                near = self.around.neighbours[v].of_tasks(tasks)
+                noise = _factor_noise(near, self.base, v, mean.dtype, states, n_anchors, self.ridge)
+            torch.add(noise, mean.reshape(-1, 1, widths[v]), out=part)
+        return out.reshape(n_tasks, n_support * n_anchors, -1)
+
+    @cached_property
+    def roots(self) -> tuple[tuple[Tensor, Tensor] | None, ...]:
+        """Per view factors R [S, d, d], R' R a covariance, and which is a support's, int64 [T, N].
+
+        One for every different set of neighbours; None where class factors are used instead.
+        """
+        spreads = zip(self.around.neighbours, self.base.covariances, strict=True)
+        return tuple(self._roots(near, spread) if spread.numel() else None
+                     for near, spread in spreads)  # fmt: skip
+
+    def _roots(self, near: Neighbours, spread: Tensor) -> tuple[Tensor, Tensor]:
+        """From covariances of classes [C, d, d]."""
+        n_classes, width, _ = spread.shape
+        sets, which = near.sets
+        places = sets[:, : near.classes.shape[-1]]
+        used = (places < n_classes).double()
+        # The mean of the neighbours' covariances, Eq. 9 [eq:9]. In float64: covariances of few
+        # samples are nearly singular before the ridge is added.
+        weights = used / used.sum(-1, keepdim=True).clamp(min=1)
+        pooled = weighted_rows(spread.double().flatten(1), places, weights)
+        pooled = pooled.reshape(-1, width, width)
+        nobody = used.sum(-1) == 0
+        for index in nobody.nonzero()[:, 0] if near.somebody_asks_everyone else ():  # then everyone
+            task = (which == index).nonzero()[0, 0] // near.classes.shape[1]
+            speaking = spread[near.available.expand(len(near.classes), -1)[task]].double()
+            pooled[index] = speaking.sum(0) / max(len(speaking), 1)
+        return symmetric_root(pooled, self.ridge), which.reshape(near.everyone.shape)
 
 
 def symmetric_root(covariance: Tensor, ridge: float) -> Tensor:

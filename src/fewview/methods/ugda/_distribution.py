@@ -49,6 +49,11 @@ class Neighbours:
         ordered = ordered.masked_fill(twice, n_classes).sort(dim=-1).values
         return cls(ordered, (ordered == n_classes).all(-1), available)
 
+    def of_tasks(self, tasks: slice) -> Neighbours:
+        """Those of some of the tasks."""
+        own = self.available if self.available.dim() == 1 else self.available[tasks]
+        return Neighbours(self.classes[tasks], self.everyone[tasks], own)
+
     def among(self, available: Tensor) -> Neighbours:
         """Leave only classes that are available; where none is left, all of those."""
         anywhere = available if available.dim() == 1 else available.any(0)

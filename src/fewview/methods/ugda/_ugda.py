@@ -20,7 +20,7 @@ from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.methods.ugda._aggregation import aggregate_exactly
-from fewview.methods.ugda._anchors import sample_anchors
+from fewview.methods.ugda._anchors import AnchorLaw
 from fewview.methods.ugda._base_statistics import (
     BaseStatistics,
     StackedStatistics,
@@ -46,6 +46,9 @@ from fewview.samples._data import MultiViewData
 
 # Base classes that an explanation names.
 EXPLAINED_NEIGHBOURS = 3
+# Numbers in the anchors that a CPU draws and aggregates at once: more would leave its caches, and
+# memory that large is asked of the system anew each time.
+DRAWN = 1 << 22
 
 # What parameters follow where they are None: the solver, and `rectify_steps` the rectifier.
 PRINTED = {
@@ -311,12 +314,26 @@ class UGDA(Method):
         around_s = estimate_distribution(batch.support, batch.support_mask, *how)
         around_q = estimate_distribution(batch.query, batch.query_mask, *how)
         ridge = settings["ridge"]
-        anchors = sample_anchors(around_s, state, batch.seeds, self.n_anchors, ridge)
+        law = AnchorLaw(around_s, state, ridge)
         labels = batch.support_labels.repeat_interleave(self.n_anchors, dim=1)
         placed = torch.cat(interpolate(batch.query, batch.query_mask, around_q), dim=-1)
         if self.solver == "exact":
-            latent = aggregate_exactly(anchors, placed, settings["latent_dim"], ridge > 0)
+            size = len(placed)
+            if not placed.is_cuda:
+                size = max(1, DRAWN // (labels.shape[1] * placed.shape[-1]))
+            parts = [slice(first, first + size) for first in range(0, len(placed), size)]
+            found = [
+                aggregate_exactly(
+                    law.draw(batch.seeds, self.n_anchors, part),
+                    placed[part],
+                    settings["latent_dim"],
+                    ridge > 0,
+                )
+                for part in parts
+            ]
+            latent = tuple(map(torch.cat, zip(*found, strict=True)))
         else:
+            anchors = law.draw(batch.seeds, self.n_anchors)
             settings["start_rows"] = self.tasks_per_batch * (anchors.shape[1] + placed.shape[1])
             options = gather_options(EvaluatorOptions, self, settings)
             dims = [view.shape[-1] for view in batch.support]
