@@ -49,7 +49,6 @@ from fewview.methods.marginal._model import (
     Gaussians,
     gather_evidence,
     posterior,
-    precision_of,
     predictive_scores,
     unique_patterns,
     variational_scores,
@@ -162,7 +161,8 @@ def rounds(
             taken = r = (1 - slow) * taken + slow * r
         belief = posterior(evidence, members, r * weight)
         if offset is not None:
-            factor_of = torch.linalg.cholesky(precision_of(evidence, belief.counts))
+            told = torch.einsum("tcp,pij->tcij", belief.counts, evidence.information)
+            factor_of = torch.linalg.cholesky(told + torch.eye(told.shape[-1]))
             for _ in range(2):
                 shift = (belief.shift + common)[..., None]
                 means = torch.cholesky_solve(shift, factor_of)[..., 0]

@@ -17,7 +17,7 @@ from fewview.engine._checks import check_method, synthetic_data
 from fewview.engine._streaming import BaseStream
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
 from fewview.methods.marginal._covariances import Moments
-from fewview.methods.marginal._inverse import inverse
+from fewview.methods.marginal._inverse import halves, inverse, invert_halves, times_halves
 from fewview.methods.marginal._marginal import MarginalState
 from fewview.methods.marginal._model import Gaussians, Kept, evidence_of_many, gather_evidence
 from fewview.methods.marginal._projection import fit_projection
@@ -136,6 +136,18 @@ def test_inverse(count: int, width: int, dtype: torch.dtype) -> None:
     tolerance = 1e-11 if dtype == torch.float64 else 1e-3
     assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
     assert np.abs(found - found.swapaxes(1, 2)).max() < tolerance * np.abs(expected).max()
+    # The same without the corner that is there twice, times some rows.
+    parts = halves(torch.from_numpy(matrices - np.eye(width)).to(dtype))
+    parts[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
+    np.testing.assert_allclose(
+        invert_halves(parts), wanted, rtol=1e-4 if dtype == torch.float32 else 1e-12, atol=1e-6
+    )
+    rows = np.random.default_rng(0).normal(size=(count, 2, 2 * parts.shape[-1]))
+    rows[..., width:] = 0
+    product = times_halves(torch.from_numpy(rows).to(dtype), parts).double().numpy()
+    limit = tolerance * np.abs(expected).max() * width
+    assert np.abs(product[..., :width] - rows[..., :width] @ expected).max() < limit
+    assert not product[..., width:].any()
 
 
 @pytest.mark.parametrize("parameters", [{}, {"transductive": True}, {"rank": 4}])
@@ -266,6 +278,8 @@ def test_balance_weight(dtype: torch.dtype) -> None:
         if 0 < weight < 1:  # the fixed point of the damped sweep
             again = weight * (v + torch.log(5 / plan.sum(1)))
             assert torch.allclose(v, again, atol=1e-3)
+            unseen = balanced_softmax(logits, weight, max_sweeps=12, looks=False)[1]
+            assert torch.allclose(v, unseen, atol=1e-3)
     assert gaps == sorted(gaps, reverse=True)
 
 

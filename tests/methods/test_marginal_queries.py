@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
+import fewview.methods.marginal._rounds as _rounds_module
 from fewview import EpisodeSampler, Marginal, MultiViewData, TaskSpec
 from fewview.methods.marginal._model import (
     Evidence,
@@ -474,6 +475,17 @@ def test_two_explanations_at_once_are_each_by_itself(complete: bool) -> None:
         alone = _rounds(*given, (balance,))
         for found, expected in zip(both, alone, strict=True):
             assert torch.allclose(found[:, place], expected[:, 0], atol=1e-10)
+
+
+def test_rounds_that_a_gpu_plays_again_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There nobody is left behind and nobody looks who is done."""
+    evidence, members = some_evidence(complete=False)
+    start = 3 * torch.randn(8, 12, 2, dtype=torch.float64)
+    given = evidence, members, start, Settings(), 10, (0.9, None)
+    expected = _rounds(*given)
+    monkeypatch.setattr(_rounds_module, "_worth_playing", lambda *_: True)
+    for found, wanted in zip(_rounds(*given), expected, strict=True):
+        assert torch.allclose(found, wanted, atol=1e-4)
 
 
 def test_complete_samples_need_no_inverse() -> None:

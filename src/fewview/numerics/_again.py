@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-# Times that a step is taken as it is before it is recorded: libraries load, some loops are short.
-FIRST = 2
+# Times that a step is taken as it is before it is recorded: libraries load.
+FIRST = 1
 
 
 class _Record(NamedTuple):

@@ -162,9 +162,15 @@ class Evidence:
         """A_o of every pattern as `halves`, [..., P, 3, h, h]."""
         return halves(self.information)
 
-    def weighed(self, weights: Tensor, first: int = 0) -> Tensor:
-        """Sums of A_o for weights of patterns [n, C, P] of tasks from `first` on, as `halves`."""
-        return self._multiplied(weights, self.halves.flatten(-3), first)
+    def precisions(self, counts: Tensor, first: int = 0) -> Tensor:
+        """I + sum of counts A_o of beliefs with counts [n, C, P] about tasks from `first` on.
+
+        As `halves`, [n C, 3, h, h].
+        """
+        out = self._multiplied(counts, self.halves.flatten(-3), first)
+        out = out.reshape(-1, *self.halves.shape[-3:])
+        out[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
+        return out
 
     def traces(self, moments: Tensor, first: int = 0) -> Tensor:
         """Traces of products of A_o with moments [n, C, 3 h h], likewise: [n, C, P]."""
@@ -433,15 +439,6 @@ def posterior(
     return Posterior(counts, shift)
 
 
-def precision_of(evidence: Evidence, counts: Tensor, first: int = 0) -> Tensor:
-    """Precisions [n, C, k, k] of beliefs with counts [n, C, P], about tasks from `first` on."""
-    rank = evidence.information.shape[-1]
-    out = evidence._multiplied(counts, evidence.information.flatten(-2), first)
-    out = out.reshape(*counts.shape[:2], rank, rank)
-    out.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    return out
-
-
 def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evidence:
     """The same tasks with class means expected around a mean of the task, where they ask for one.
 
@@ -482,8 +479,7 @@ def _solved(evidence: Evidence, belief: Posterior) -> Iterator[tuple[int, Tensor
     size = max(1, (GPU_CHUNK if shifts.is_cuda else INVERTED) // (way * 4 * half**2))
     for first in range(0, n_tasks, size):
         counts, shift = (x[first : first + size] for x in (belief.counts, shifts))
-        precision = evidence.weighed(counts, first).reshape(-1, 3, half, half)
-        precision[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
+        precision = evidence.precisions(counts, first)
         log_size = invert_halves(precision).reshape(shift.shape[:2])
         mean = times_halves(shift.flatten(0, 1)[:, None], precision).reshape(shift.shape)
         yield first, mean, precision.reshape(*shift.shape[:2], 3, half, half), log_size
@@ -524,26 +520,20 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     pairs with the same patterns: with one shot a few thousand of them whatever the number of tasks.
     """
     belief = posterior(evidence, members)
-    n_tasks, way, rank = belief.shift.shape
-    n_query, half = evidence.query.shape[1], evidence.halves.shape[-1]
-    kinds, kind = torch.unique(belief.counts.flatten(0, 1), dim=0, return_inverse=True)
-    precision = evidence.weighed(kinds[None])[0].reshape(-1, 3, half, half)
-    precision[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
-    # Without a query: the last one, of a pattern that says nothing.
-    information = pad(evidence.halves, (0, 0) * 3 + (0, 1))
-    pattern, query = pad(evidence.query_pattern, (0, 1), value=len(information) - 1), evidence.query
-    shift = belief.shift[:, None] + pad(query, (0, 0, 0, 1))[:, :, None]
+    (n_tasks, way, rank), half = belief.shift.shape, evidence.halves.shape[-1]
+    n_query, n_patterns = evidence.query.shape[1], belief.counts.shape[2]
+    # And one more query that says nothing.
+    shift = belief.shift[:, None] + pad(evidence.query, (0, 0, 0, 1))[:, :, None]
     shift = shift.reshape(-1, rank)
-    pair = kind.reshape(n_tasks, 1, way) * len(information) + pattern[..., None]
-    pairs, which = torch.unique(pair.flatten(), return_inverse=True)
-    # A query like the supports of another class, and one of that class like these, are one pair:
-    # numbers drawn for patterns add up to the same.
+    # Numbers drawn for patterns add up to the same where the same patterns come together, also of
+    # a query like the supports of another class and one of that class like these.
     seed = streams(torch.zeros(1, dtype=torch.int64), "pairs")
-    drawn = pad(uniform(seed, len(information) - 1, torch.float64)[0], (0, 1)).to(kinds.device)
-    sums = (kinds.double() @ drawn[:-1])[pairs // len(information)]
-    alike, same = torch.unique(sums + drawn[pairs % len(information)], return_inverse=True)
-    which = same[which]
-    pairs = pairs.new_zeros(len(alike)).scatter_reduce_(0, same, pairs, "amin", include_self=False)
+    drawn = uniform(seed, n_patterns, torch.float64)[0].to(shift.device)
+    sums = pad(drawn[evidence.query_pattern], (0, 1))[..., None]
+    sums = sums + (belief.counts.double() @ drawn)[:, None]
+    alike, which = torch.unique(sums.flatten(), return_inverse=True)
+    place = torch.arange(len(which), device=which.device)
+    pairs = place.new_zeros(len(alike)).scatter_reduce_(0, which, place, "amin", include_self=False)
     out = shift.new_empty(len(shift))
     sizes = torch.bincount(which, minlength=len(pairs))
     # Groups of like size go together, so that little is padded.
@@ -552,6 +542,11 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     rank_of[by_size] = torch.arange(len(by_size), device=by_size.device)
     which = rank_of[which]
     pairs, sizes = pairs[by_size], sizes[by_size]
+    task, number = pairs // ((n_query + 1) * way), pairs // way % (n_query + 1)
+    pattern = pad(evidence.query_pattern, (0, 1), value=n_patterns)[task, number, None]
+    counts = pad(belief.counts[task, pairs % way], (0, 1)).scatter_add_(
+        1, pattern, torch.ones_like(pattern, dtype=shift.dtype)
+    )[:, :-1]
     order = which.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     listed = sizes.tolist()
@@ -566,8 +561,7 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
         slot = torch.arange(begin, end, device=rows.device) - starts[low:high][group]
         padded = shift.new_zeros(high - low, listed[high - 1], 2 * half)
         padded[group, slot, :rank] = shift[rows]
-        chosen = pairs[low:high]
-        matrix = precision[chosen // len(information)] + information[chosen % len(information)]
+        matrix = evidence.precisions(counts[None, low:high])
         log_size = invert_halves(matrix)
         found = (times_halves(padded, matrix) * padded).sum(-1)
         out[rows] = ((found - log_size[:, None]) / 2)[group, slot]

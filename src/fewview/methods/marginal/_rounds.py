@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,12 +32,16 @@ from fewview.methods.marginal._outside import LeftOver, Profile, find_outside, l
 from fewview.methods.marginal._projection import Projection
 from fewview.methods.marginal._remainder import Remainder
 from fewview.methods.marginal._settings import Settings
+from fewview.numerics._again import Again
 from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._sinkhorn import balanced_softmax
+from fewview.numerics._sinkhorn import PATIENCE, balanced_softmax
 from fewview.numerics._softmax import log_softmax, softmax
 
 # Share of the rounds over which the temperature rises to its full value.
 RISE = 0.3
+# Numbers in the covariances of a round up to which a GPU plays it again: more cost it more than
+# their launches.
+PLAYED = 1 << 26
 # A task has settled when no responsibility changes by more than this; on base classes smaller
 # values change accuracy by less than 0.1 points.
 SETTLED = 0.1
@@ -266,6 +271,84 @@ def calibrated(scores: Tensor, alone: Tensor, usual: float) -> Tensor:
     return ((low + high) / 2).exp()[:, None, None] * scores
 
 
+class _Round(NamedTuple):
+    """Where explanations of the queries of tasks stand between two rounds."""
+
+    over: Tensor  # rounds that are, []
+    scores: Tensor  # of queries, [T, N_Q, C]
+    r: Tensor  # responsibilities that they follow from, likewise
+    potentials: Tensor  # or log shares of classes, [T, C]
+    bound: Tensor  # lower bounds of the log evidence, up to what no choice here changes, [T]
+    moving: Tensor  # who has not settled, bool [T]
+
+
+@dataclass
+class _Explaining:
+    """Explanations of the queries of some tasks, round by round; see `_rounds`."""
+
+    evidence: Evidence
+    members: Tensor  # [T, N_S, C]
+    free: Tensor  # tasks whose shares of classes are learnt, bool [T]
+    held: Tensor  # positions of the others
+    settings: Settings
+    n_rise: float  # rounds until the temperature has its full value
+    balance: float | None  # of those that are held
+
+    def respond(self, now: _Round, looks: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-responsibilities, what is to be given next time, and who still moves."""
+        done = (now.over / self.n_rise).clamp(max=1)
+        # With soft first answers the mean of every class would be drawn to a class with most
+        # queries, which equal masses prevent; shares that are learnt start from what supports
+        # alone say.
+        start = torch.where(self.free, 1.0, self.settings.anneal)[:, None, None].to(now.scores)
+        rising = torch.where(done < 1, start + (1 - start) * done, 1.0)
+        logits = self.settings.temperature * rising * now.scores
+        held = None if self.balance is None else self.held
+        log_r, potentials = assign(logits, now.potentials, self.balance, held, LOOSE, looks)
+        moving = (log_r.exp() - now.r).abs().amax((1, 2)) > SETTLED
+        return log_r, potentials, now.moving & (moving | (done < 1))
+
+    def believe(self, now: _Round, log_r: Tensor, potentials: Tensor, moving: Tensor) -> _Round:
+        """The end of the round of those who still move; others stay as they are."""
+        evidence, r = self.evidence, log_r.exp()
+        weights = self.settings.temperature * r
+        belief = posterior(evidence, self.members, weights)
+        scores, normaliser = variational_scores(evidence, belief)
+        if evidence.outside is not None:
+            more, rest = evidence.outside.variational(self.members, weights)
+            scores, normaliser = scores + BELIEVED * more, normaliser + BELIEVED * rest
+        if evidence.remainder is not None:
+            more = REPEATED * evidence.remainder
+            scores, normaliser = scores + more, normaliser + (weights * more).sum(1)
+        n_query, way = r.shape[1:]
+        prior = torch.where(self.free, log_dirichlet(r.sum(1)), -n_query * math.log(way))
+        bound = normaliser.sum(-1) - (r * log_r).sum((1, 2)) + prior
+        cells = moving[:, None, None]
+        return _Round(
+            over=now.over + 1,
+            scores=torch.where(cells, scores, now.scores),
+            r=torch.where(cells, r, now.r),
+            potentials=torch.where(moving[:, None], potentials, now.potentials),
+            bound=torch.where(moving, bound, now.bound),
+            moving=moving,
+        )
+
+    def step(self, now: _Round) -> _Round:
+        """A round in which all stay together and nobody waits."""
+        return self.believe(now, *self.respond(now, looks=False))
+
+    def of_tasks(self, moving: Tensor) -> _Explaining:
+        """The same of some of the tasks, bool [T]."""
+        free = self.free[moving]
+        return replace(
+            self,
+            evidence=self.evidence.tasks(moving),
+            members=self.members[moving],
+            free=free,
+            held=(~free).nonzero()[:, 0],
+        )
+
+
 def _rounds(
     evidence: Evidence,
     members: Tensor,
@@ -282,6 +365,9 @@ def _rounds(
     are learnt with the rest. There is an explanation for each of the `balances`, of which at most
     one is a number; the same task under each of them counts as so many tasks here.
 
+    Tasks that have settled are left behind. On a GPU, where a round of few tasks costs its
+    launches, they stay, and a round is recorded and played again.
+
     Returns:
         log_r: log-probabilities of classes, [T, explanations, N_Q, C].
         bound: lower bounds of the log evidence, up to what no choice here changes, likewise.
@@ -290,57 +376,72 @@ def _rounds(
     shape, balance = (len(scores), kinds), next((b for b in balances if b is not None), None)
     evidence = evidence.repeated(kinds)
     members, scores = (x.repeat_interleave(kinds, dim=0) for x in (members, scores))
-    free = torch.tensor([b is None for b in balances], device=scores.device).repeat(shape[0])
-    # With soft first answers the mean of every class would be drawn to a class with most queries,
-    # which equal masses prevent; shares that are learnt start from what supports alone say.
-    start = torch.where(free, 1.0, settings.anneal)[:, None, None].to(scores)
-    out, bound = scores.clone(), scores.new_zeros(len(scores))
-    all_free, open_tasks = free, torch.arange(len(scores), device=out.device)
-    before, potentials = torch.zeros_like(scores), scores.new_zeros(len(scores), way)
-    ends = potentials.clone()
+    free = torch.tensor([b is None for b in balances]).repeat(shape[0])
+    held = (~free).nonzero()[:, 0].to(scores.device)
+    rise, free = RISE * n_iter, free.to(scores.device)
+    these = _Explaining(evidence, members, free, held, settings, rise, balance)
+    now = _Round(
+        scores.new_zeros(()), scores, torch.zeros_like(scores),
+        scores.new_zeros(len(scores), way), scores.new_zeros(len(scores)), torch.ones_like(free),
+    )  # fmt: skip
+    played = _worth_playing(evidence, way) and (balance or 0) < 1
+    again, places, out = Again(), torch.arange(len(scores), device=scores.device), now
     for index in range(n_iter):
-        done = min(1.0, index / (RISE * n_iter))
-        rising = start + (1 - start) * done if done < 1.0 else 1.0
-        logits = settings.temperature * rising * scores
-        log_r, potentials = assign(logits, potentials, balance, free, LOOSE)
-        r = log_r.exp()
-        moving = (r - before).abs().amax((1, 2)) > SETTLED
-        if done == 1.0 and not bool(moving.all()):
-            evidence, moving = evidence.tasks(moving), moving.nonzero()[:, 0]
-            open_tasks, r, log_r = open_tasks[moving], r[moving], log_r[moving]
-            members, potentials, free = members[moving], potentials[moving], free[moving]
-            if not len(open_tasks):
+        if played:
+            now = again(these.step, now)
+            continue
+        log_r, potentials, moving = these.respond(now, looks=True)
+        if index >= rise and not bool(moving.all()):
+            out = _put_back(out, now, places)
+            these, left = these.of_tasks(moving), moving.nonzero()[:, 0]
+            if not len(left):
                 break
-        weights = settings.temperature * r
-        scores, normaliser = variational_scores(evidence, posterior(evidence, members, weights))
-        if evidence.outside is not None:
-            more, rest = evidence.outside.variational(members, weights)
-            scores, normaliser = scores + BELIEVED * more, normaliser + BELIEVED * rest
-        if evidence.remainder is not None:
-            more = REPEATED * evidence.remainder
-            scores, normaliser = scores + more, normaliser + (weights * more).sum(1)
-        prior = torch.where(free, log_dirichlet(r.sum(1)), -n_query * math.log(way))
-        out[open_tasks], before, ends[open_tasks] = scores, r, potentials
-        bound[open_tasks] = normaliser.sum(-1) - (r * log_r).sum((1, 2)) + prior
-    found = assign(settings.temperature * out, ends, balance, all_free)[0]
-    return found.reshape(*shape, n_query, way), bound.reshape(shape)
+            places, log_r, potentials = places[left], log_r[left], potentials[left]
+            now = _Round(now.over, *(tensor[left] for tensor in now[1:]))
+            moving = moving[left]
+        now = these.believe(now, log_r, potentials, moving)
+    out = now if len(now.scores) == len(scores) else _put_back(out, now, places)
+    logits = settings.temperature * out.scores
+    found = assign(logits, out.potentials, balance, None if balance is None else held)[0]
+    return found.reshape(*shape, n_query, way), out.bound.reshape(shape)
+
+
+def _worth_playing(evidence: Evidence, way: int) -> bool:
+    """Whether rounds are so small that a GPU spends its time on launches."""
+    rows = evidence.query
+    return rows.is_cuda and len(rows) * way * rows.shape[-1] ** 2 <= PLAYED
+
+
+def _put_back(out: _Round, now: _Round, places: Tensor) -> _Round:
+    """What all tasks have come to, given those at some places."""
+    if len(places) == len(out.scores):
+        return now
+    for whole, part in zip(out[1:], now[1:], strict=True):
+        whole[places] = part
+    return out
 
 
 def assign(
-    logits: Tensor, potentials: Tensor, balance: float | None, free: Tensor, tol: float = 1e-5
+    logits: Tensor,
+    potentials: Tensor,
+    balance: float | None,
+    held: Tensor | None,
+    tol: float = 1e-5,
+    looks: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Log-responsibilities, and what is to be given next time.
 
-    With a balance these are potentials; in tasks that are `free` of it, bool [T], `POWER` times
-    log shares of classes, the queries' masses with `PSEUDO` more in each.
+    With a balance these are potentials, in tasks that are `held` to it, at these positions; in all
+    others, `POWER` times log shares of classes, the queries' masses with `PSEUDO` more in each.
+    `looks` is of `balanced_softmax`, without which it takes few steps.
     """
     log_r = log_softmax(logits + potentials[:, None])
     masses = log_r.exp().sum(1) + PSEUDO
     following = POWER * (masses / masses.sum(1, keepdim=True)).log()
-    if balance is not None:
-        held = (~free).nonzero()[:, 0]
+    if balance is not None and held is not None:
+        sweeps = {} if looks else {"max_sweeps": PATIENCE}
         log_r[held], following[held] = balanced_softmax(
-            logits[held], balance, start=potentials[held], tol=tol
+            logits[held], balance, start=potentials[held], tol=tol, looks=looks, **sweeps
         )
     return log_r, following
 
