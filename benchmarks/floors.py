@@ -233,22 +233,32 @@ def marginal_cost(
     kept: Sequence[int],
     rank: int,
     eta: float,
-    rounds: int = 0,
+    rounds: float = 0,
+    left: Sequence[int] = (),
+    directions: int = 0,
 ) -> Cost:
     """One task. Rows read once and projected, then brought into k = `rank` coordinates.
 
     Scores: k^2 per query and class; factors are shared by tasks and not counted. A round of
-    expectation maximisation: an inverse k^3 per class, and 2 k per query and class to gather the
-    queries and as much to score them.
+    expectation maximisation under one explanation (how many are taken is counted in the run): per
+    class an inverse, k^3, one triangle of a sum over the patterns of views and of as many traces,
+    k (k + 1) for a pattern each, and 2 k per query to gather the queries and as much to score them.
+    Views that something is `left` over of: one triangle of the products of rows, of width d_v and
+    of the components, and three products of it with `directions` columns.
     """
     n = n_support + n_query
     total = moved(n, sum(dims))
     for width, axes in zip(dims, kept, strict=True):
         total += product_cost((1 - eta) * n, width, axes)
         total += product_cost((1 - eta) * n, axes, rank)
+    for view in left:
+        total += symmetric_cost(dims[view] + kept[view], n)
+        total += product_cost(n, n, directions) * 3
     total += solve_cost(rank, n_query * way)
-    once = Cost(way * rank**3) + product_cost(way, n_query, rank) * 2
-    return total + once * rounds
+    patterns = min(2 ** len(dims) - 1, n) if eta else 0
+    once = Cost(rank**3) + symmetric_cost(patterns, rank) * 2 if eta else Cost()
+    once += product_cost(1, n_query, rank) * 2
+    return total + once * (way * rounds)
 
 
 def ptmap_cost(n_support: int, n_query: int, way: int, dims: Sequence[int], n_iter: int) -> Cost:

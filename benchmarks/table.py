@@ -34,7 +34,9 @@ from fewview.engine._method import Method
 from fewview.engine._registry import create
 from fewview.episodes import EpisodeSampler, TaskSpec
 from fewview.methods.marginal._covariances import MarginalStatistics
+from fewview.methods.marginal._outside import DIRECTIONS
 from fewview.methods.marginal._projection import fit_projection
+from fewview.methods.marginal._rounds import Explaining
 from fewview.methods.marginal._settings import Settings
 from fewview.methods.ugda._base_statistics import BaseStatistics, is_dense
 from fewview.methods.ugda._rectification import Objective
@@ -120,20 +122,29 @@ def measured(action: Callable[[], Any], device: str, repeats: int = 1) -> tuple[
 
 @contextmanager
 def counted_evaluations() -> Iterator[list[int]]:
-    """How many tasks' objectives of ADSR are evaluated inside the block, one entry per call."""
-    usual, counts, first = Objective.of_logits, [], _again.FIRST
+    """How many tasks are worked on inside the block, one entry per call.
+
+    Of UGDA evaluations of the objective of ADSR, of Marginal rounds of an explanation.
+    """
+    usual, rounds, counts, first = Objective.of_logits, Explaining.believe, [], _again.FIRST
 
     def counting(self: Objective, logits: torch.Tensor, members: torch.Tensor) -> Any:
         counts.append(len(logits))
         return usual(self, logits, members)
 
+    def counting_rounds(self: Explaining, now: Any, *found: torch.Tensor) -> Any:
+        counts.append(int(found[-1].sum()))
+        return rounds(self, now, *found)
+
     Objective.of_logits = counting  # type: ignore[method-assign]
+    Explaining.believe = counting_rounds  # type: ignore[method-assign]
     _again.FIRST = sys.maxsize  # graphs are not counted
     try:
         yield counts
     finally:
         _again.FIRST = first
         Objective.of_logits = usual  # type: ignore[method-assign]
+        Explaining.believe = rounds  # type: ignore[method-assign]
 
 
 def forget() -> None:
@@ -284,7 +295,7 @@ class Bench:
         evaluations: int,
         count: int,
     ) -> Cost:
-        """What the answers of `count` tasks need; evaluations of ADSR are those of all of them."""
+        """What the answers of `count` tasks need; evaluations, rounds are those of all of them."""
         shape = (task.way * task.shot, task.n_query, task.way, dims)
         if "solver" in text:
             latent = get_spec(name).latent_dim or 512
@@ -296,11 +307,10 @@ class Bench:
             per_task = evaluations / max(count, 1)
             return floors.ugda_exact_cost(*shape, ranks_of(state), 100, per_task) * count
         if text.startswith("marginal"):
-            kept = list(state.model.dims)
-            # The fewest there can be: the temperature rises over three.
-            rounds = 3 if text == TRANSDUCTIVE else 0
-            rank = min(128, sum(kept))
-            return floors.marginal_cost(*shape, kept, rank, task.eta, rounds) * count
+            kept, left = list(state.model.dims), state.profile.views if state.profile else ()
+            rank, rounds = min(128, sum(kept)), evaluations / max(count, 1)
+            more = (rounds, left if rounds else (), DIRECTIONS)
+            return floors.marginal_cost(*shape, kept, rank, task.eta, *more) * count
         if text == "tim":
             return floors.tim_cost(*shape, 1000) * count
         if text == "ptmap":

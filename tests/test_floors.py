@@ -86,8 +86,19 @@ def test_iterations_count() -> None:
     more = 2 * 2 * counted_product(30, 5, 6) * 10 + 2 * counted_product(6, 5, 6)
     assert many.operations - few.operations == more
     assert floors.tim_cost(*shape, 7).operations == 14 * counted_product(9, 6, 3)
-    once, twice = (floors.marginal_cost(*shape, [2, 2], 3, 0.0, rounds) for rounds in (1, 2))
-    assert twice.operations - once.operations == 3 * 27 + 2 * counted_product(3, 6, 3)
+
+
+def test_rounds_of_marginal_count() -> None:
+    def operations(*given: Any) -> float:
+        return floors.marginal_cost(3, 6, 3, [4, 2], [2, 2], 3, *given).operations
+
+    queries = 2 * counted_product(3, 6, 3)
+    assert operations(0.0, 2) - operations(0.0, 1) == queries  # nothing to invert
+    # Three classes: an inverse, and three patterns of two views, 3 x 4 operations each, twice.
+    assert operations(0.5, 2) - operations(0.5, 1) == queries + 3 * (27 + 2 * 3 * 12)
+    # Nine rows of four features and two components, then times five directions.
+    more = operations(0.5, 1, [0], 5) - operations(0.5, 1)
+    assert more == (4 + 2) * 9 * 10 + 3 * counted_product(9, 9, 5)
 
 
 def test_rates_are_measured() -> None:

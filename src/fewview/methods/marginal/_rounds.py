@@ -283,7 +283,7 @@ class _Round(NamedTuple):
 
 
 @dataclass
-class _Explaining:
+class Explaining:
     """Explanations of the queries of some tasks, round by round; see `_rounds`."""
 
     evidence: Evidence
@@ -337,7 +337,7 @@ class _Explaining:
         """A round in which all stay together and nobody waits."""
         return self.believe(now, *self.respond(now, looks=False))
 
-    def of_tasks(self, moving: Tensor) -> _Explaining:
+    def of_tasks(self, moving: Tensor) -> Explaining:
         """The same of some of the tasks, bool [T]."""
         free = self.free[moving]
         return replace(
@@ -379,7 +379,7 @@ def _rounds(
     free = torch.tensor([b is None for b in balances]).repeat(shape[0])
     held = (~free).nonzero()[:, 0].to(scores.device)
     rise, free = RISE * n_iter, free.to(scores.device)
-    these = _Explaining(evidence, members, free, held, settings, rise, balance)
+    these = Explaining(evidence, members, free, held, settings, rise, balance)
     now = _Round(
         scores.new_zeros(()), scores, torch.zeros_like(scores),
         scores.new_zeros(len(scores), way), scores.new_zeros(len(scores)), torch.ones_like(free),
