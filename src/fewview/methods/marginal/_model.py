@@ -529,11 +529,12 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     # a query like the supports of another class and one of that class like these.
     seed = streams(torch.zeros(1, dtype=torch.int64), "pairs")
     drawn = uniform(seed, n_patterns, torch.float64)[0].to(shift.device)
-    sums = pad(drawn[evidence.query_pattern], (0, 1))[..., None]
-    sums = sums + (belief.counts.double() @ drawn)[:, None]
-    alike, which = torch.unique(sums.flatten(), return_inverse=True)
-    place = torch.arange(len(which), device=which.device)
-    pairs = place.new_zeros(len(alike)).scatter_reduce_(0, which, place, "amin", include_self=False)
+    own = belief.counts.double() @ drawn
+    firsts, kind = _first_of_its_kind(own.flatten())
+    precision = evidence.precisions(belief.counts.flatten(0, 1)[firsts][None])
+    information = pad(evidence.halves, (0, 0) * 3 + (0, 1))
+    sums = pad(drawn[evidence.query_pattern], (0, 1))[..., None] + own[:, None]
+    pairs, which = _first_of_its_kind(sums.flatten())
     out = shift.new_empty(len(shift))
     sizes = torch.bincount(which, minlength=len(pairs))
     # Groups of like size go together, so that little is padded.
@@ -543,10 +544,8 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     which = rank_of[which]
     pairs, sizes = pairs[by_size], sizes[by_size]
     task, number = pairs // ((n_query + 1) * way), pairs // way % (n_query + 1)
-    pattern = pad(evidence.query_pattern, (0, 1), value=n_patterns)[task, number, None]
-    counts = pad(belief.counts[task, pairs % way], (0, 1)).scatter_add_(
-        1, pattern, torch.ones_like(pattern, dtype=shift.dtype)
-    )[:, :-1]
+    kind = kind[task * way + pairs % way]
+    pattern = pad(evidence.query_pattern, (0, 1), value=n_patterns)[task, number]
     order = which.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     listed = sizes.tolist()
@@ -561,10 +560,18 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
         slot = torch.arange(begin, end, device=rows.device) - starts[low:high][group]
         padded = shift.new_zeros(high - low, listed[high - 1], 2 * half)
         padded[group, slot, :rank] = shift[rows]
-        matrix = evidence.precisions(counts[None, low:high])
+        matrix = precision[kind[low:high]] + information[pattern[low:high]]
         log_size = invert_halves(matrix)
         found = (times_halves(padded, matrix) * padded).sum(-1)
         out[rows] = ((found - log_size[:, None]) / 2)[group, slot]
         low = high
     out = out.reshape(n_tasks, n_query + 1, way)
     return out[:, :-1] - out[:, -1:]
+
+
+def _first_of_its_kind(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of the first of every different number, and which of them everyone's is."""
+    found, which = torch.unique(numbers, return_inverse=True)
+    place = torch.arange(len(which), device=which.device)
+    out = place.new_zeros(len(found))
+    return out.scatter_reduce_(0, which, place, "amin", include_self=False), which
