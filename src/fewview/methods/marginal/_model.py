@@ -375,15 +375,16 @@ def evidence_of_many(
         for group in _in_chunks(found, sizes[found].tolist(), counts[found].tolist(), left):
             width, most = int(sizes[group].max()), int(counts[group].max())
             index = where[group].int().argsort(dim=1, descending=True, stable=True)[:, :width]
-            real = torch.arange(width, device=index.device) < sizes[group, None]
-            square = matrix[index[:, :, None], index[:, None]] * (real[:, :, None] & real[:, None])
-            square.diagonal(dim1=1, dim2=2)[~real] = 1.0
+            square = matrix[index[:, :, None], index[:, None]]
             slots = torch.arange(most, device=index.device)
             rows = order[(starts[group, None] + slots).clamp(max=len(order) - 1)]
             both = torch.cat((left[index], right[rows[:, None], index[..., None]]), -1)
-            both = torch.linalg.solve_triangular(
-                cholesky(square), both * real[..., None], upper=False
-            )
+            if int(sizes[group[0]]) < width:  # they come in order of their size
+                real = torch.arange(width, device=index.device) < sizes[group, None]
+                square *= real[:, :, None] & real[:, None]
+                square.diagonal(dim1=1, dim2=2)[~real] = 1.0
+                both *= real[..., None]
+            both = torch.linalg.solve_triangular(cholesky(square), both, upper=False)
             half, own = both.split((left.shape[1], most), -1)
             information[group] += sign * (half.mT @ half)
             taken = slots < counts[group, None]
