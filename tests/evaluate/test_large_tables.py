@@ -58,7 +58,7 @@ def fitted() -> Callable[[str], Method]:
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name[0] != "_"}
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name[0] not in "._"}
 
 
 def texts(folder: Path) -> str:
@@ -319,18 +319,95 @@ def test_rows_without_names_are_refused(tmp_path: Path) -> None:
         TableParts.open(folder)
 
 
-def test_changed_queries_are_others(tmp_path: Path, fitted: Any, queries: MultiViewData) -> None:
-    folder = divided(queries, tmp_path / "q", 2)
+def test_changed_queries_are_answered_again(
+    tmp_path: Path, fitted: Any, queries: MultiViewData
+) -> None:
+    folder = divided(queries, tmp_path / "q", 4)
     clf, target = fitted("proto"), tmp_path / "p.csv"
     target.mkdir()
     (target / "._fewview.json.half").touch()  # of a run that was killed
     predict_parts(clf, TableParts.open(folder), target, progress=QUIET)
     (folder / "part-0" / ".DS_Store").touch()
     assert predict_parts(clf, TableParts.open(folder), target, progress=QUIET) == 0
-    file = next((folder / "part-0").glob("[!i]*.csv"))
-    file.write_bytes(file.read_bytes().replace(b"1", b"2", 1))
-    with pytest.raises(FewviewError, match="other queries, or changed ones"):
+    before = written(target)
+    lines = sorted((folder / "part-0").glob("[!i_l]*.csv"))[0]
+    header, first, *rest = lines.read_text().splitlines()
+    key, *cells = first.split(",")
+    lines.write_text("\n".join([header, ",".join([key, *("7" for _ in cells)]), *rest]) + "\n")
+    count = predict_parts(clf, TableParts.open(folder), target, progress=QUIET)
+    assert 0 < count < len(queries)  # those of the pieces that the part is in
+    predict_parts(clf, TableParts.open(folder), tmp_path / "anew.csv", progress=QUIET)
+    assert written(target) == written(tmp_path / "anew.csv") != before
+    # Other rows are other queries.
+    (folder / "part-9").mkdir()
+    (folder / "part-9" / lines.name).write_text(header + "\n9999," + ",".join(cells) + "\n")
+    with pytest.raises(FewviewError, match="other queries"):
         predict_parts(clf, TableParts.open(folder), target, progress=QUIET)
+
+
+def test_a_wrong_cell_costs_its_own_part_alone(
+    tmp_path: Path, fitted: Any, queries: MultiViewData
+) -> None:
+    folder, target = divided(queries, tmp_path / "q", 4), tmp_path / "p.csv"
+    file = sorted((folder / "part-3").glob("[!i_l]*.csv"))[0]
+    right = file.read_text()
+    lines = right.splitlines()
+    file.write_text("\n".join([*lines[:-1], lines[-1].rsplit(",", 1)[0] + ",oops"]) + "\n")
+    with pytest.raises(FewviewError, match="oops"):
+        predict_parts(fitted("proto"), TableParts.open(folder), target, progress=QUIET)
+    done = len(written(target))
+    assert done > 0
+    file.write_text(right)
+    count = predict_parts(fitted("proto"), TableParts.open(folder), target, progress=QUIET)
+    assert 0 < count < len(queries)
+    predict_parts(fitted("proto"), TableParts.open(folder), tmp_path / "n.csv", progress=QUIET)
+    assert written(target) == written(tmp_path / "n.csv")
+
+
+def test_no_processes_are_refused(tmp_path: Path, fitted: Any, queries: MultiViewData) -> None:
+    table = TableParts.open(divided(queries, tmp_path / "q", 2))
+    with pytest.raises(FewviewError, match="jobs is 0"):
+        predict_parts(fitted("proto"), table, tmp_path / "p.csv", jobs=0, progress=QUIET)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_whole_numbers_are_one_id_however_they_are_written(tmp_path: Path, form: str) -> None:
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    def write(folder: Path, ids: list[Any]) -> None:
+        folder.mkdir(parents=True)
+        if form == "csv":
+            rows = "".join(f"{key},1,2\n" for key in ids)
+            (folder / "a.csv").write_text("id,x,y\n" + rows)
+        else:
+            table = {"id": ids, "x": [1.0] * len(ids), "y": [2.0] * len(ids)}
+            write_table(pyarrow.table(table), folder / "a.parquet")
+
+    write(tmp_path / "f" / "0", [3, 4])
+    write(tmp_path / "f" / "1", [5.0, 6.0])
+    assert TableParts.open(tmp_path / "f").n_samples == 4
+    write(tmp_path / "f" / "2", [4.0, 7.0])
+    with pytest.raises(FewviewError, match=r"f/0 and .*f/2 both have samples with id '4';"):
+        TableParts.open(tmp_path / "f")
+
+
+def test_row_numbers_of_a_frame_are_no_feature(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": [1, 2, 3], "x": [1.0, 2.0, 3.0]})
+    frame[frame["x"] != 2].to_parquet(tmp_path / "a.parquet")
+    found = MultiViewData.read(tmp_path)
+    assert found.columns["a"] == ("x",)
+    assert found.ids is not None
+    assert found.ids.tolist() == [1, 3]
+
+
+def test_two_views_without_rows_are_missing(tmp_path: Path) -> None:
+    parts = {"0": {"a": "3,1,2", "b": "", "c": ""}, "1": {"a": "4,1,2", "b": "4,1,1", "c": ""}}
+    folder = foreign(tmp_path / "f", parts)
+    with pytest.warns(FewviewWarning, match="no sample has this view"):
+        found = TableParts.open(folder).read(0, 2)
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -97,6 +98,7 @@ def fit(
     start = perf_counter()
     stream = None
     if TableParts.found(base):
+        from fewview.evaluate._cluster_worker import single_thread
         from fewview.evaluate.parts._larger import gather_parts
         from fewview.files._guarded import kept_reader
 
@@ -114,7 +116,9 @@ def fit(
     if eta is not None:
         check_rate(eta, data.n_views)
     task = usual_task(shape, way=way, shot=shot, queries=queries, eta=eta)
-    with working(f"learning from {len(data)} samples"):
+    # With one thread, as the sums: the same digits on any machine.
+    threads = nullcontext() if stream is None else single_thread()
+    with working(f"learning from {len(data)} samples"), threads:
         if stream is not None:
             clf.use_base(stream, task)
         elif data.labels is None:

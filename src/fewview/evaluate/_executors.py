@@ -148,6 +148,12 @@ def closed(answers: Any) -> Iterator[None]:
             answers.close()
 
 
+def check_jobs(jobs: int) -> None:
+    """Refuse a number of processes that is none."""
+    if jobs < 1:
+        raise FewviewError(f"jobs is {jobs}; give the number of processes, at least 1")
+
+
 def _died(pieces: Iterable[list[Cell]], reason: str) -> str:
     """What to say when a worker has ended: pieces are begun in order, so it had one of these."""
     where = " or ".join(piece[0].describe() for piece in pieces)

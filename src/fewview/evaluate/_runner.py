@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from fewview.evaluate._executors import Executor, HereExecutor, ProcessExecutor
+from fewview.evaluate._executors import Executor, HereExecutor, ProcessExecutor, check_jobs
 from fewview.evaluate._grid import Grid, plan
 from fewview.evaluate._progress import Progress
 from fewview.ground._errors import FewviewError
@@ -143,8 +143,7 @@ def _usable(store: Store, cells: list[Cell], grid: Grid) -> dict[str, Result]:
 
 def make_executor(jobs: int = 1, cluster: str | None = None) -> Executor:
     """Choose who computes: this process, several processes, or a cluster."""
-    if jobs < 1:
-        raise FewviewError(f"jobs is {jobs}; give the number of processes, at least 1")
+    check_jobs(jobs)
     if cluster is None:
         return HereExecutor() if jobs == 1 else ProcessExecutor(jobs)
     if jobs > 1:

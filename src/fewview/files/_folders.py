@@ -98,9 +98,10 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
     known = note.ids is not None
     tables = {view: _table(files[view].name, raw[view], typed, order) for view in raw}
     empty = [view for view, table in tables.items() if not known and not table.keys.ids]
+    nobody = len(empty) == len(tables)
     for view in empty:
         text = f"{files[view].name} has no rows"
-        if len(empty) == len(tables):
+        if nobody:
             raise FewviewError(f"{text}; add samples, or remove the file")
         warnings.warn(f"{text}; no sample has this view", FewviewWarning, stacklevel=5)
         del tables[view]

@@ -95,6 +95,18 @@ def infer(texts: Iterable[str | None]) -> Callable[[str], Hashable]:
     return str
 
 
+def whole_text(value: object) -> str:
+    """A value as text, in which 3.0 is written 3.
+
+    Example:
+        >>> whole_text("3.0"), whole_text(3.0), whole_text("v3.0")
+        ('3', '3', 'v3.0')
+    """
+    text = str(value)
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
 def as_labels(values: Iterable[Any]) -> list[Any]:
     """Understand labels of a foreign table: without spaces around, None where there is none.
 
@@ -112,7 +124,7 @@ def as_labels(values: Iterable[Any]) -> list[Any]:
         return [None if value is None else int(value) for value in known]
     if not all(isinstance(value, str) for value in found):
         return known
-    whole = [value and _WHOLE.sub(r"\1", value) for value in known]
+    whole = [value and whole_text(value) for value in known]
     as_text = infer(whole)
     return [x if x is None else as_text(x) for x in (known if as_text is str else whole)]
 

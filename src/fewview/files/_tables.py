@@ -363,6 +363,10 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
     place = _place(names, key)
     ids = _plain_values(table.column(0 if alone else place), key)
     if wanted == "":
+        # Row numbers of a frame, which pandas writes where rows were chosen from it.
+        spare = [n for n in names if n != names[place] and re.fullmatch(r"__index_level_\d+__", n)]
+        table, names = table.drop_columns(spare), [n for n in names if n not in spare]
+        place = _place(names, key)
         return {"ids": ids, **_parquet_features(table, names, place)}
     other = None if wanted is None else _place(names, wanted)
     values = [] if other is None else _plain_values(table.column(other), names[other])

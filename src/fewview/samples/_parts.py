@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fewview.files._folders import check_parts, key_of, part_folders, sample_ids
 from fewview.files._guarded import kept_reader
+from fewview.files._kinds import whole_text
 from fewview.files._limits import naming
 from fewview.files._npz import npy_header
 from fewview.files._tables import NUMBERED
@@ -292,10 +293,13 @@ def _hashes(ids: Iterable[Any]) -> NDArray[np.int64]:
 
 
 def _refuse_repeats(folders: Sequence[Path], key: str, texts: bool) -> None:
-    """Refuse an id that two parts have; eight bytes a sample are in memory, not the ids."""
+    """Refuse an id that two parts have; eight bytes a sample are in memory, not the ids.
+
+    Where ids are taken for texts, 3 and 3.0 are one: a frame with a gap has the latter.
+    """
 
     def ids(folder: Path) -> Iterable[Any]:
-        return map(str, _ids(folder, key)) if texts else _ids(folder, key)
+        return map(whole_text, _ids(folder, key)) if texts else _ids(folder, key)
 
     hashes = [_hashes(ids(folder)) for folder in folders]
     everything = np.sort(np.concatenate(hashes))

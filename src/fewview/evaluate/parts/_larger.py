@@ -12,6 +12,7 @@ import json
 import re
 import tempfile
 import warnings
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ import numpy as np
 from fewview.engine._method import Method, load_model
 from fewview.engine._reservoir import Reservoir
 from fewview.engine._streaming import BaseStream
+from fewview.evaluate._executors import check_jobs
 from fewview.evaluate._progress import Progress
 from fewview.evaluate.parts._pieces import Job, in_runs, rows_of_piece, work_through
 from fewview.files._folders import part_views
@@ -104,12 +106,12 @@ class Predicting(Job):
                 out.setdefault(name, []).extend(cells)
         return out
 
-    def note(self) -> str:
-        """What the folder of predictions is about: the same text for the same command."""
-        parts = [
-            (folder.name, end, sorted(map(_state, folder.glob("[!.]*"))))
-            for folder, end in zip(self.table.folders, self.table.ends, strict=True)
-        ]
+    def note(self) -> dict[str, Any]:
+        """What the folder of predictions is about: the same for the same command.
+
+        `inputs` says for every piece which files it was made of.
+        """
+        ends = [(f.name, e) for f, e in zip(self.table.folders, self.table.ends, strict=True)]
         reading = {name: value for name, value in self.table.reading.items() if name != "like"}
         asked = (
             self.block,
@@ -121,10 +123,17 @@ class Predicting(Job):
             self.safe,
         )
         digest = hashlib.sha256(self.model)
-        digest.update(repr((parts, sorted(reading.items()), asked)).encode())
-        told = {"fewview": "predictions in parts", "samples": self.table.n_samples,
-                "parts": self.count, "block": self.block, "sha256": digest.hexdigest()}  # fmt: skip
-        return json.dumps(told, indent=1) + "\n"
+        digest.update(repr((ends, sorted(reading.items()), asked)).encode())
+        states = [sorted(map(_state, folder.glob("[!.]*"))) for folder in self.table.folders]
+        inputs = []
+        for start in range(0, self.table.n_samples, self.rows):
+            last = min(start + self.rows, self.table.n_samples) - 1
+            first, final = (bisect_right(self.table.ends, row) for row in (start, last))
+            made_of = hashlib.sha256(repr(states[first : final + 1]).encode())
+            inputs.append(made_of.hexdigest()[:16])
+        return {"fewview": "predictions in parts", "samples": self.table.n_samples,
+                "parts": self.count, "block": self.block, "sha256": digest.hexdigest(),
+                "inputs": inputs}  # fmt: skip
 
 
 def _state(file: Path) -> tuple[str, int, int]:
@@ -159,6 +168,7 @@ def predict_parts(
             f"{type(clf).__name__} looks at queries together, and these come in parts; say how "
             "many neighbours it may see at once (--block 1000), or --block 1 for every query alone"
         )
+    check_jobs(jobs)
     block = 1 if block is None else block
     if block < 1:
         raise FewviewError(f"--block {block}: give a positive number")
@@ -171,7 +181,7 @@ def predict_parts(
         raise FewviewError(f"{target} is a file; predictions in parts are a folder, so remove it")
     target = made_folder(target).absolute()
     job = Predicting(table, rows_of_piece(reference, block), model, target, block, **options)
-    _begin(target, job.note())
+    _begin(job, progress)
     left = [number for number in range(job.count) if not job.file_of(number).exists()]
     if len(left) < job.count:
         progress.message(f"{job.count - len(left)} of {job.count} parts are there already")
@@ -196,20 +206,36 @@ def predict_parts(
     return written
 
 
-def _begin(target: Path, note: str) -> None:
-    """Note what a folder of predictions is about, or see that it is about the same."""
-    file = target / NOTE
+def _begin(job: Predicting, progress: Progress) -> None:
+    """Note what a folder of predictions is about, or see that it is about the same.
+
+    Predictions of queries whose files have changed since are removed, to be made again.
+    """
+    file, note = job.target / NOTE, job.note()
     if file.exists():
-        if file.read_text(encoding="utf-8") != note:
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            before = found.pop("inputs")
+        except (ValueError, LookupError, AttributeError):
+            found, before = {}, []
+        now = {name: value for name, value in note.items() if name != "inputs"}
+        if found != now or len(before) != len(note["inputs"]):
             raise FewviewError(
-                f"{target} holds predictions of another command (other queries, or changed ones, "
-                "supports, model or options); choose another name with -o, or remove the folder"
+                f"{job.target} holds predictions of another command (other queries, supports, "
+                "model or options); choose another name with -o, or remove the folder"
             )
-        return
-    if any(entry.name[0] != "." for entry in target.iterdir()):
-        raise FewviewError(f"{target} exists and is not empty; choose another name with -o")
+        pairs = zip(before, note["inputs"], strict=True)
+        changed = [number for number, (old, new) in enumerate(pairs) if old != new]
+        stale = [job.file_of(number) for number in changed if job.file_of(number).exists()]
+        for old_file in stale:
+            old_file.unlink()
+        if stale:
+            progress.message(f"{len(stale)} of {job.count} parts are made again: files of their "
+                             "queries have changed")  # fmt: skip
+    elif any(entry.name[0] != "." for entry in job.target.iterdir()):
+        raise FewviewError(f"{job.target} exists and is not empty; choose another name with -o")
     with replacing(file) as temporary:
-        temporary.write_text(note, encoding="utf-8")
+        temporary.write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
 
 
 # ------------------------------------------------------------------ base sets
@@ -293,6 +319,7 @@ def gather_parts(
     progress: Progress,
 ) -> BaseStream:
     """What a method learns from a base set in parts; the first part says what its columns are."""
+    check_jobs(jobs)
     reference = _reference(table)
     table = replace(table, reading={**table.reading, "like": reference[:0]})
     size = rows_of_piece(reference)
