@@ -60,6 +60,7 @@ class Grid:
         padding: likewise.
         device: `"cpu"`, `"cuda"` or `"auto"`.
         dtype: `"float32"` or `"float64"`.
+        max_memory: GiB that a batch of tasks may take; None is what is usual on the device.
         tune: choose every method's declared settings on base classes.
         data_dir: folder of data files.
         keep_probabilities: keep what was said of every query too, for metrics to come.
@@ -86,6 +87,7 @@ class Grid:
     padding: str | None = None
     device: str = "cpu"
     dtype: str = "float32"
+    max_memory: float | None = None
     tune: bool = False
     data_dir: str | None = None
     keep_probabilities: bool = False
@@ -322,7 +324,12 @@ def make_method(text: str, grid: Grid) -> Method:
     for name, value in (("scaling", grid.scaling), ("padding", grid.padding)):
         if value is not None and name not in typed:
             changes[name] = paper.get(name, getattr(method, name)) if value == "paper" else value
-    everywhere = {"device": grid.device, "dtype": grid.dtype, "random_state": grid.seed}
+    everywhere = {
+        "device": grid.device,
+        "dtype": grid.dtype,
+        "random_state": grid.seed,
+        **({} if grid.max_memory is None else {"max_memory": grid.max_memory}),
+    }
     for key in method.get_params(deep=True):
         # Methods made of methods carry these in their parts too.
         name = key.rpartition("__")[2]

@@ -186,6 +186,12 @@ BENCH = {
     ),
     "device": DEVICE,
     "dtype": Option("float32 or float64.", default="float32"),
+    "max_memory": Option(
+        "Memory that a batch of tasks may take; by default 1 GiB on a CPU and 16 on a GPU, or half "
+        "of what it has.",
+        float,
+        metavar="GIB",
+    ),
     "store": Option(
         "File of results; what it has is not computed again. 'none' keeps nothing. Default: "
         "$FEWVIEW_STORE, else results.sqlite in the user's cache folder."

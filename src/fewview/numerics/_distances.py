@@ -58,7 +58,7 @@ class MovedUnitRows:
         """Inner products with other rows [tasks, k, all widths], [tasks, n, k]."""
         start, total = 0, self.factor.new_zeros(())
         for view in self.views:
-            total = total + view @ others[..., start : start + view.shape[-1]].mT
+            total = total + (others[..., start : start + view.shape[-1]] @ view.mT).mT
             start += view.shape[-1]
         return self.factor * total + self.shift @ others.mT
 
