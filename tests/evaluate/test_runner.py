@@ -58,8 +58,8 @@ def test_memory_of_a_batch_is_for_every_method_and_in_no_key() -> None:
     made = [make_method(text, grid) for text in grid.methods]
     assert [method.max_memory for method in made] == [0.5, 0.5, 3.0]
     assert made[1].get_params()["source__max_memory"] == 0.5
-    usual = [cell.key for cell in plan(replace(grid, max_memory=None))]
-    assert [cell.key for cell in plan(grid)] == usual
+    usual = [cell.key() for cell in plan(replace(grid, max_memory=None))]
+    assert [cell.key() for cell in plan(grid)] == usual
     with pytest.raises(FewviewError, match="give a positive number of GiB"):
         plan(small(max_memory=0))
 
