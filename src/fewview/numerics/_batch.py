@@ -268,12 +268,11 @@ def pieces(batch: EpisodeBatch) -> list[EpisodeBatch]:
 
     For what reads rows several times and has little else to do.
     """
-    rows = sum(view.nbytes for view in (*batch.support, *batch.query))
-    size = len(batch.seeds) * CACHED // max(rows, 1)
-    if batch.device.type != "cpu" or size >= len(batch.seeds):
+    count, rows = len(batch.seeds), sum(view.nbytes for view in (*batch.support, *batch.query))
+    size = max(1, count * CACHED // max(rows, 1))
+    if batch.device.type != "cpu" or size >= count:
         return [batch]
-    starts = range(0, len(batch.seeds), max(1, size))
-    return [batch.tasks(slice(start, start + max(1, size))) for start in starts]
+    return [batch.tasks(slice(start, start + size)) for start in range(0, count, size)]
 
 
 def side_by_side(views: Sequence[Tensor]) -> Tensor:

@@ -146,7 +146,7 @@ class Evidence:
         return self._of_others({"sizes": tuple(times * size for size in self.sizes)} | found)
 
     def _of_others(self, found: Mapping[str, Any]) -> Evidence:
-        """The same patterns in other tasks; what was made of them is not made again."""
+        """The same patterns in other samples; what was made of them is not made again."""
         out = replace(self, **found)
         vars(out).update({k: v for k, v in vars(self).items() if k in ("halves", "_both_sides")})
         return out
@@ -190,7 +190,7 @@ class Evidence:
         for name in ("support", "query"):
             rows, pattern = getattr(self, name), getattr(self, f"{name}_pattern")
             found[name] = rows - steps.gather(1, pattern[..., None].expand_as(rows))
-        return replace(self, **found)
+        return self._of_others(found)
 
     def _multiplied(self, left: Tensor, tables: Tensor, first: int = 0) -> Tensor:
         """[n, C, m] of tasks from `first` on times the [m, ...] of the model of the task."""

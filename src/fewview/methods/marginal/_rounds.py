@@ -303,8 +303,7 @@ class Explaining:
         start = torch.where(self.free, 1.0, self.settings.anneal)[:, None, None].to(now.scores)
         rising = torch.where(done < 1, start + (1 - start) * done, 1.0)
         logits = self.settings.temperature * rising * now.scores
-        held = None if self.balance is None else self.held
-        log_r, potentials = assign(logits, now.potentials, self.balance, held, LOOSE, looks)
+        log_r, potentials = assign(logits, now.potentials, self.balance, self.held, LOOSE, looks)
         moving = (log_r.exp() - now.r).abs().amax((1, 2)) > SETTLED
         return log_r, potentials, now.moving & (moving | (done < 1))
 
@@ -402,7 +401,7 @@ def _rounds(
         now = these.believe(now, log_r, potentials, moving)
     out = now if len(now.scores) == len(scores) else _put_back(out, now, places)
     logits = settings.temperature * out.scores
-    found = assign(logits, out.potentials, balance, None if balance is None else held)[0]
+    found = assign(logits, out.potentials, balance, held)[0]
     return found.reshape(*shape, n_query, way), out.bound.reshape(shape)
 
 
@@ -425,7 +424,7 @@ def assign(
     logits: Tensor,
     potentials: Tensor,
     balance: float | None,
-    held: Tensor | None,
+    held: Tensor,
     tol: float = 1e-5,
     looks: bool = True,
 ) -> tuple[Tensor, Tensor]:
@@ -438,7 +437,7 @@ def assign(
     log_r = log_softmax(logits + potentials[:, None])
     masses = log_r.exp().sum(1) + PSEUDO
     following = POWER * (masses / masses.sum(1, keepdim=True)).log()
-    if balance is not None and held is not None:
+    if balance is not None:
         sweeps = {} if looks else {"max_sweeps": PATIENCE}
         log_r[held], following[held] = balanced_softmax(
             logits[held], balance, start=potentials[held], tol=tol, looks=looks, **sweeps
