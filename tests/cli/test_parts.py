@@ -68,3 +68,37 @@ def test_a_stopped_command_says_what_is_there(
     asked = ("predict", "--method", "proto", "--support", "query/0", "--query", "query")
     code, _, err = invoke(*asked, "-o", "p.csv")
     assert (code, "p.csv/ is whole, and the same command goes on" in err) == (130, True), err
+
+
+def test_a_wrong_cluster_leaves_nothing_behind(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed", reason="pip install fewview[cluster]")
+    monkeypatch.chdir(tmp_path)
+    _, novel = synthetic_data()
+    Path("query").mkdir()
+    for part in range(2):
+        numbered(novel, slice(part, None, 5)).write(f"query/{part}", format="csv")
+    asked = ("predict", "--method", "proto", "--support", "query/0", "--query", "query")
+    code, _, err = invoke(*asked, "-o", "p.csv", "--cluster", "http://127.0.0.1:1")
+    assert (code, "no Dask scheduler answers at http" in err) == (2, True), err
+    assert not Path("p.csv").exists()
+
+
+def test_a_column_that_supports_leave_empty_is_what_queries_say(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = {
+        "support": "1,1.5, 2,9.5,", "query/0": "3,1.6, 4,9.6,", "query/1": "5,1.7,dry 6,9.7,wet",
+        "whole": "3,1.6, 4,9.6, 5,1.7,dry 6,9.7,wet",
+    }  # fmt: skip
+    for folder, lines in rows.items():
+        Path(folder).mkdir(parents=True)
+        Path(folder, "a.csv").write_text("\n".join(["id,x,leaf", *lines.split()]) + "\n")
+    Path("support", "labels.csv").write_text("id,label\n1,low\n2,high\n")
+    asked = ("predict", "--method", "proto", "--support", "support", "--query")
+    code, _, err = invoke(*asked, "query", "-o", "p.csv")
+    assert code == 0, err
+    assert invoke(*asked, "whole", "-o", "whole.csv")[0] == 0
+    assert Path("p.csv", "part-000000.csv").read_text() == Path("whole.csv").read_text()

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -384,10 +385,30 @@ def test_nobody_answers(
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("address", ["nonsense://x:1", "tcp://host:port"])
+@pytest.mark.parametrize("address", ["nonsense://x:1", "tcp://host:port", ""])
 def test_impossible_addresses(address: str) -> None:
-    with pytest.raises(FewviewError, match="no Dask scheduler answers at"):
-        client_side.connect(address, 2)
+    code = f"from fewview.evaluate._cluster import connect; connect({address!r}, 2)"
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert time.monotonic() - begin < 15
+    assert "FewviewError: no Dask scheduler answers at" in done.stderr
+    assert "Exception ignored" not in done.stderr  # a client that was never closed
+
+
+def test_servers_that_are_no_scheduler() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begin = time.monotonic()
+        with pytest.raises(FewviewError, match=r"\(no answer within 1 s\)"):
+            client_side.connect(f"tcp://127.0.0.1:{silent.getsockname()[1]}", 1)
+        assert time.monotonic() - begin < 10
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", host="127.0.0.1",
+            dashboard_address=None,
+        ) as cluster,
+        pytest.raises(FewviewError, match="this is the address of a worker"),
+    ):  # fmt: skip
+        client_side.connect(cluster.workers[0].address, 2)
 
 
 def test_dask_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

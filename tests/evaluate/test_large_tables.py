@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import fewview.evaluate.parts._pieces as pieces
 from fewview import FewviewError, FewviewWarning, MultiViewData, create
 from fewview.engine._checks import synthetic_data
 from fewview.engine._method import Method
-from fewview.evaluate._progress import Progress
+from fewview.evaluate._progress import PlainProgress, Progress, Rows
 from fewview.evaluate.parts._larger import gather_parts, predict_parts
 from fewview.samples._parts import TableParts
 
@@ -460,3 +463,149 @@ def test_a_base_set_has_the_views_of_all_parts(tmp_path: Path) -> None:
     table = TableParts.open(foreign(tmp_path / "f", parts))
     clf.use_base(gather_parts(clf, table, progress=QUIET))
     assert clf.base.prepared.reference.view_dims == {"b": 2, "a": 2}
+
+
+def test_compressed_parts_are_parts(tmp_path: Path) -> None:
+    plain = answers(tmp_path / "1", {"0": FIRST, "1": SECOND})
+    folder = foreign(tmp_path / "2" / "f", {"1": SECOND})
+    for file in [*folder.glob("1/*.csv")]:
+        with gzip.open(f"{file}.gz", "wb") as stream:
+            stream.write(file.read_bytes())
+        file.unlink()
+    assert answers(tmp_path / "2", {"0": FIRST}) == plain
+
+
+# ---------------------------------------------------------------------- what columns are
+
+
+def worded(folder: Path, leaves: list[list[str]], labels: bool = True) -> Path:
+    """Parts of one view with a column of numbers and one of words, which differ in each."""
+    count = 0
+    for number, cells in enumerate(leaves):
+        (folder / f"{number}").mkdir(parents=True)
+        rows = [f"{count + k},{(count + k) % 7}.5,{leaf}" for k, leaf in enumerate(cells)]
+        (folder / f"{number}" / "a.csv").write_text("\n".join(["id,x,leaf", *rows]) + "\n")
+        if labels:
+            named = [f"{count + k},{'pq'[k % 2]}" for k in range(len(cells))]
+            file = folder / f"{number}" / "labels.csv"
+            file.write_text("\n".join(["id,label", *named]) + "\n")
+        count += len(cells)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("leaves", "kind", "levels"),
+    [
+        ([[""] * 4, ["dry", "wet"] * 4], "category", ("dry", "wet")),
+        ([["dry"] * 4, ["wet"] * 4], "category", ("dry", "wet")),
+        ([[""] * 4, ["3", "4"] * 4], "number", ()),
+        ([[""] * 4, ["yes", "no"] * 4], "boolean", ("no", "yes")),
+        ([[""] * 4, ["2024-05-31"] * 4], "date", ()),
+        ([["dry"] * 4, ["1", "2"] * 2], "category", ("1", "2", "dry")),
+        ([[f"w{k}" for k in range(30)], [f"v{k}" for k in range(30)]], "words", ()),
+    ],
+)
+def test_what_columns_are_all_parts_say(
+    tmp_path: Path, leaves: list[list[str]], kind: str, levels: tuple[str, ...]
+) -> None:
+    table = TableParts.open(worded(tmp_path / "f", leaves))
+    models = []
+    for how in ({}, {"jobs": 2}):
+        clf = create("ugda")
+        clf.use_base(gather_parts(clf, table, progress=QUIET, **how))
+        column = {"a": ()} | clf.base.prepared.reference.kinds
+        found = [(c.kind, c.levels) for c in column["a"] if c.name == "leaf"] or [("number", ())]
+        assert found == [(kind, levels)]
+        clf.save(tmp_path / "a.model")
+        models.append((tmp_path / "a.model").read_bytes())
+    assert models[0] == models[1]
+
+
+def test_numbers_of_the_first_part_are_numbers(tmp_path: Path) -> None:
+    table = TableParts.open(worded(tmp_path / "f", [["1"] * 4, ["dry"] * 4]))
+    with pytest.raises(FewviewError, match=r"f/1: view 'a': column 'leaf' holds 'dry'"):
+        gather_parts(create("ugda"), table, progress=QUIET)
+    many = [["dry"] * 4, [f"{k}.5" for k in range(20)]]
+    table = TableParts.open(worded(tmp_path / "g", many))
+    with pytest.raises(FewviewError, match="holds numbers in some parts and words such as 'dry'"):
+        gather_parts(create("ugda"), table, progress=QUIET)
+
+
+def test_a_table_without_rows_says_nothing_of_its_view(tmp_path: Path) -> None:
+    parts = {"0": {"a": "1,1,2 2,5,6", "b": "", "labels": "1,x 2,y"}}
+    parts["1"] = {"a": "3,1,2 4,5,6", "b": "3,1,2 4,5,6", "labels": "3,x 4,y"}
+    clf, table = create("ugda"), TableParts.open(foreign(tmp_path / "f", parts))
+    with pytest.warns(FewviewWarning):
+        clf.use_base(gather_parts(clf, table, progress=QUIET))
+    assert clf.base.prepared.reference.view_dims == {"a": 2, "b": 2}
+
+
+def test_progress_is_told_in_rows(tmp_path: Path, queries: MultiViewData, fitted: Any) -> None:
+    table = TableParts.open(divided(queries, tmp_path / "q", 3))
+    told = io.StringIO()
+    progress = PlainProgress(told, interval=0.0)
+    predict_parts(fitted("proto"), table, tmp_path / "p.csv", progress=progress)
+    count, rows = -(-len(queries) // 32), len(queries)
+    assert f"parts: {count}, {rows} rows\n" in told.getvalue()
+    assert re.search(rf"parts \[2/{count}\] \(64 of {rows} rows, \d+ rows/s, \d+ s left\)",
+                     told.getvalue())  # fmt: skip
+    (tmp_path / "p.csv" / f"part-{count - 1:06d}.csv").unlink()
+    predict_parts(fitted("proto"), table, tmp_path / "p.csv", progress=progress)
+    assert f"parts: 1, {rows - 32 * (count - 1)} rows\n" in told.getvalue()
+
+
+def test_progress_of_parts_without_rows() -> None:
+    told, rows = io.StringIO(), Rows(8)
+    for number in PlainProgress(told, interval=0.0).track(range(3), "columns", rows):
+        rows.done += (0, 8, 0)[number]
+    assert "columns [1/3] (0 of 8 rows, 0 rows/s, " in told.getvalue()
+    assert "columns [2/3] (8 of 8 rows, " in told.getvalue()
+
+
+def test_a_folder_without_predictions_is_free(
+    tmp_path: Path, fitted: Any, queries: MultiViewData
+) -> None:
+    folder, target = divided(queries, tmp_path / "q", 2), tmp_path / "p.csv"
+    file = sorted((folder / "part-0").glob("[!i_l]*.csv"))[0]
+    right = file.read_text()
+    header, first, *rest = right.splitlines()
+    file.write_text("\n".join([header, first.replace(",", ",oops", 1), *rest]) + "\n")
+    with pytest.raises(FewviewError, match="oops"):
+        predict_parts(fitted("proto"), TableParts.open(folder), target, progress=QUIET)
+    file.write_text(right)
+    (folder / "part-1").rename(tmp_path / "gone")  # other queries than those that were refused
+    rows = predict_parts(fitted("proto"), TableParts.open(folder), target, progress=QUIET)
+    assert rows == TableParts.open(folder).n_samples
+    (tmp_path / "gone").rename(folder / "part-1")
+    with pytest.raises(FewviewError, match="predictions of another command"):
+        predict_parts(fitted("proto"), TableParts.open(folder), target, progress=QUIET)
+
+
+def test_parts_where_none_are_expected(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "f", {"0": FIRST, "1": SECOND})
+    with pytest.raises(FewviewError, match=r"has parts \(0, 1\), which 'predict --query' and"):
+        MultiViewData.read(folder)
+    (folder / "labels.csv").write_text("id,label\n3,one\n")
+    with pytest.raises(FewviewError, match=r"has parts \(0, 1\) and labels.csv beside them; every"):
+        MultiViewData.read(folder)
+    (folder / "list.csv").write_text("id,x\n3,1\n")
+    with pytest.warns(FewviewWarning, match=r"left out: the folders 0, 1; .* take list.csv away"):
+        MultiViewData.read(folder)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_warnings_of_processes_are_told_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], jobs: int
+) -> None:
+    folder = worded(tmp_path / "f", [["dry", "wet"] * 6, ["dry", "wet"] * 6, ["wet"] * 12])
+    for part in (1, 2):
+        file = folder / f"{part}" / "a.csv"
+        header, *rows = file.read_text().splitlines()
+        rows = [f"{row},{k}" for k, row in enumerate(rows)]
+        file.write_text("\n".join([f"{header},more", *rows]) + "\n")
+    told = io.StringIO()
+    how: dict[str, Any] = {"progress": PlainProgress(told), "jobs": jobs}
+    gather_parts(create("ugda"), TableParts.open(folder), **how)
+    assert told.getvalue().count("column 'more' counts the rows") == 1
+    assert told.getvalue().count("1 column is new and left out ('more') (in one part or") == 1
+    assert "FewviewWarning" not in capfd.readouterr().err

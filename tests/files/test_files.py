@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -1222,3 +1223,50 @@ def test_points_and_commas_that_leave_no_doubt(
     one, two = cells.split(";")
     data = MultiViewData.read(written(tmp_path / "t", f"id;x\np;{one}\nq;{two}\n"))
     np.testing.assert_allclose(data.view("a")[:, 0], numbers)
+
+
+@pytest.mark.parametrize(("packed", "module"), tables.PACKED.items())
+def test_compressed_text_is_read_like_text(packed: str, module: str, tmp_path: Path) -> None:
+    opener = pytest.importorskip(module).open
+    plain = {"a": "id,x,leaf\n1,0.5,dry\n2,,wet\n", "labels": "id,label\n1,one\n2,two\n"}
+    for name, text in plain.items():
+        (tmp_path / "plain").mkdir(exist_ok=True)
+        (tmp_path / "packed").mkdir(exist_ok=True)
+        (tmp_path / "plain" / f"{name}.csv").write_text(text)
+        with opener(tmp_path / "packed" / f"{name}.csv{packed}", "wt", encoding="utf-8") as stream:
+            stream.write(text)
+    found = read(tmp_path / "packed")
+    assert found == read(tmp_path / "plain")
+    assert found.view_names == ("a",)
+    assert read(tmp_path / "packed" / f"a.csv{packed}").view_names == ("a",)
+    file = tmp_path / "packed" / f"a.csv{packed}"
+    for damage in (file.read_bytes()[:20], b"no such thing"):
+        file.write_bytes(damage)
+        with pytest.raises(FewviewError, match=rf"a.csv{packed}: .*damaged or cut short"):
+            read(tmp_path / "packed")
+
+
+def test_a_little_compressed_text_does_not_fill_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gzip.open(tmp_path / "a.csv.gz", "wb") as stream:
+        stream.write(b"id,x\n" + b"1,1\n" * 5_000_000)
+    assert (tmp_path / "a.csv.gz").stat().st_size < 100_000
+    monkeypatch.setenv("FEWVIEW_READ_MEMORY", "300M")
+    monkeypatch.setenv("FEWVIEW_READ_SECONDS", "300")  # a busy machine may take more than 30
+    with pytest.raises(FewviewError, match=r"a.csv.gz: needs more than 0.3 GiB .*READ_MEMORY"):
+        read(tmp_path)
+
+
+def test_other_compressed_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.zst").touch()
+    for path in (tmp_path, tmp_path / "a.csv.zst"):
+        with pytest.raises(
+            FewviewError, match=r"a.csv.zst is a compressed table, of which .csv.gz"
+        ):
+            read(path)
+    (tmp_path / "a.csv").write_text("id,x\n1,2\n")  # of which the other is a copy
+    assert read(tmp_path).view_names == ("a",)
+    (tmp_path / "a.csv.gz").touch()
+    with pytest.raises(FewviewError, match=r"a.csv and a.csv.gz would be the same view"):
+        read(tmp_path)

@@ -64,6 +64,8 @@ DEEDS: dict[str, tuple[str, str]] = {
     "fill memory in C": (
         "raise OSError('memory allocation failed for H5Dread')", r"needs more than 0\.3 GiB"),
     "fill memory with bytes": ("[bytes(10**7) for _ in range(100)]", r"needs more than 0\.3 GiB"),
+    "fill memory to the last byte": (
+        "kept = None\n        while True: kept = (kept,)", r"needs more than 0\.3 GiB"),
     "raise": ("raise KeyError('x')", r"KeyError \('x'\) in \S+, a library's.*does not suit"),
     "say damage": (
         "raise KeyError('bad header, file is truncated')",
@@ -92,6 +94,14 @@ DEEDS: dict[str, tuple[str, str]] = {
         r"not the fault of the file.*TypeError.*unexpected keyword argument 'strange'.*upgrade"),
     "a library that is not there": (
         "import strange_parser", "not the fault of the file.*ModuleNotFoundError"),
+    "fill the disk with an array": (
+        "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (1000, 1000)); "
+        "return {'views': np.ones(10**6)}",
+        r"not the fault of the file: no room is left in \S+temporary .*, 8.0 MB needed.*TMPDIR"),
+    "fill the disk with words": (
+        "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (1000, 1000)); "
+        "return {'views': 'x' * 10**6}",
+        r"not the fault of the file: no room is left in .*, 1.0 MB needed"),
     "no sklearn": ("raise FewviewError(str('sklearn' in sys.modules))", r"a\.mat: False"),
 }  # fmt: skip
 

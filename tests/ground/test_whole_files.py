@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fewview.ground._errors import FewviewError
-from fewview.ground._whole_files import replacing
+from fewview.ground._whole_files import replacing, temporary_folder
 
 
 def fail_half_way(target: Path, error: BaseException) -> None:
@@ -42,8 +43,8 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
 
 
 def test_a_write_error_is_one_clear_message(tmp_path: Path) -> None:
-    with pytest.raises(FewviewError, match=r"out\.txt: cannot write \(No space left"):
-        fail_half_way(tmp_path / "out.txt", OSError(28, "No space left on device"))
+    with pytest.raises(FewviewError, match=r"out\.txt: cannot write \(Input/output error"):
+        fail_half_way(tmp_path / "out.txt", OSError(errno.EIO, "Input/output error"))
     assert os.listdir(tmp_path) == []
 
 
@@ -73,3 +74,15 @@ def test_names_with_odd_characters(tmp_path: Path) -> None:
     with replacing(str(target)) as temporary:
         temporary.write_text("x")
     assert os.listdir(tmp_path) == [target.name]
+
+
+def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    match = r"a.csv: cannot write \(no room is left in .* free\); make room there, or write elsewh"
+    with pytest.raises(FewviewError, match=match), replacing(tmp_path / "a.csv"):
+        raise full
+    with pytest.raises(FewviewError, match=r"no room is left in .*TMPDIR"), temporary_folder():
+        raise full
+    with pytest.raises(OSError, match="odd"), temporary_folder():
+        raise OSError(errno.EIO, "odd")
+    assert not list(tmp_path.iterdir())

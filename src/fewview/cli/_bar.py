@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fewview.evaluate._progress import Item, PlainProgress, Progress, describe_plan
+from fewview.evaluate._progress import Item, PlainProgress, Progress, Rows, describe_plan
 from fewview.results._cells import Cell, Result
 
 
@@ -117,14 +118,16 @@ class BarProgress(Progress):
         rate = (task.completed + 1) / max(task.elapsed or 0.0, 1e-9)
         self._bar.update(self._task, advance=1, rate=f"{rate:.3g} trials/s")
 
-    def track(self, items: Sequence[Item], text: str) -> Iterator[Item]:
+    def track(self, items: Sequence[Item], text: str, rows: Rows | None = None) -> Iterator[Item]:
         """A bar of its own, with the time left."""
-        task = self._bar.add_task(text, total=len(items), rate="")
+        task = self._bar.add_task(text, total=rows.total if rows else len(items), rate="")
         self._bar.start()
+        start = time.monotonic()
         try:
-            for item in items:
+            for done, item in enumerate(items, 1):
                 yield item
-                self._bar.advance(task)
+                rate = rows.rate(time.monotonic() - start) if rows else ""
+                self._bar.update(task, completed=rows.done if rows else done, rate=rate)
         finally:
             self._bar.stop()
             self._bar.remove_task(task)

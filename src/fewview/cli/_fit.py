@@ -100,9 +100,11 @@ def fit(
     if TableParts.found(base):
         from fewview.evaluate._cluster_worker import single_thread
         from fewview.evaluate.parts._larger import gather_parts
+        from fewview.evaluate.parts._pieces import check_workers
         from fewview.files._guarded import kept_reader
 
         how: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "progress": make_progress()}
+        check_workers(jobs, cluster)  # counting may take long
         with kept_reader():  # one process for counting and for reading
             table = TableParts.open(base, **reading)
             say(f"base set: {table.n_samples} samples in {len(table.folders)} parts")

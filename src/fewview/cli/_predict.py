@@ -240,6 +240,8 @@ def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]
     """Fit to the supports, and answer queries part by part."""
     from fewview.cli._bar import make_progress
     from fewview.evaluate.parts._larger import predict_parts
+    from fewview.evaluate.parts._part_columns import settled_by_all
+    from fewview.evaluate.parts._pieces import check_workers
     from fewview.files._guarded import kept_reader
     from fewview.samples._parts import TableParts
 
@@ -247,15 +249,22 @@ def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]
     supports = _read_supports(clf, asked.support, reading)
     if supports is not None:
         clf.fit(supports, classes=asked.classes)
+    check_workers(asked.jobs, asked.cluster)  # counting may take long
     say(f"counting samples of {asked.query}")
     with kept_reader():  # one process for counting and for reading
         # Labels of queries are not looked at, and may not be there.
         table = TableParts.open(asked.query, **{**reading, "labels": None})
         say(f"{table.n_samples} queries in {len(table.folders)} parts")
+        how: dict[str, Any] = {"jobs": asked.jobs, "cluster": asked.cluster}
+        how["progress"] = make_progress()
         try:
+            if supports is not None and clf.base is None:
+                settled = settled_by_all(supports, table, **how)
+                if settled is not supports:
+                    clf.fit(settled, classes=asked.classes)
             rows = predict_parts(
-                clf, table, target, block=asked.block, jobs=asked.jobs, cluster=asked.cluster,
-                progress=make_progress(), reject=asked.reject, reject_label=asked.reject_label,
+                clf, table, target, block=asked.block, **how, reject=asked.reject,
+                reject_label=asked.reject_label,
                 alone=asked.alone, sets=asked.sets, safe=asked.spreadsheet_safe,
                 device=asked.device,
             )  # fmt: skip

@@ -6,10 +6,12 @@ writes the store, so a run that is stopped, or loses its cluster, loses only the
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,14 +70,36 @@ def connect(address: str, timeout: float) -> Any:
         ) from None
     make_client: Any = distributed.Client
     try:
+        # In a thread of its own: a notebook has a loop in this one.
+        with ThreadPoolExecutor(1) as thread:
+            kind = thread.submit(asyncio.run, _who_answers(address, timeout)).result()
+        if kind in ("Worker", "Nanny"):
+            raise OSError(f"this is the address of a {kind.lower()}")
         return make_client(address, timeout=timeout, set_as_default=False, name="fewview")
-    except (OSError, TimeoutError, ValueError, TypeError) as error:
-        reason = str(error) or type(error).__name__
+    except Exception as error:  # Dask fails on addresses in any way it likes
+        reason = str(error) or f"no answer within {timeout:g} s"
     raise FewviewError(
-        f"no Dask scheduler answers at {address} ({reason}). Start one with 'dask scheduler', "
-        "workers with 'dask worker ADDRESS', and give the address it prints, for instance "
-        "--cluster tcp://host:8786"
+        f"no Dask scheduler answers at {address or repr(address)} ({reason}). Start one with "
+        "'dask scheduler', workers with 'dask worker ADDRESS', and give the address it prints, "
+        "for instance --cluster tcp://host:8786"
     )
+
+
+async def _who_answers(address: str, timeout: float) -> str:
+    """What a server of Dask's calls itself.
+
+    Asked before there is a client: one that fails to connect prints a traceback when Python ends,
+    and waits without an end for a server that is not Dask's.
+    """
+    import distributed
+
+    dask: Any = distributed  # which has no complete types
+    arguments = dask.Security().get_connection_args("client")
+    server = dask.rpc(address, timeout=timeout, connection_args=arguments)
+    try:
+        return str((await asyncio.wait_for(server.identity(), timeout))["type"])
+    finally:
+        await server.close_rpc()
 
 
 @dataclass(eq=False)

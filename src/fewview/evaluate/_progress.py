@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TextIO, TypeVar
 
 from fewview.results._cells import Cell, Result
@@ -15,6 +16,18 @@ from fewview.results._cells import Cell, Result
 Item = TypeVar("Item")
 # Share of trials after which the time left is told.
 TELLING = 0.1
+
+
+@dataclass
+class Rows:
+    """How many rows of a table are done; whoever does them counts."""
+
+    total: int
+    done: int = 0
+
+    def rate(self, seconds: float) -> str:
+        """How many a second."""
+        return f"{self.done / max(seconds, 1e-9):.0f} rows/s"
 
 
 class Progress:
@@ -38,8 +51,11 @@ class Progress:
     def failed(self, cell: Cell, reason: str) -> None:
         """A cell could not be computed."""
 
-    def track(self, items: Sequence[Item], text: str) -> Iterator[Item]:
-        """Give items one after another and tell how many are done; for work that is no cells."""
+    def track(self, items: Sequence[Item], text: str, rows: Rows | None = None) -> Iterator[Item]:
+        """Give items one after another and tell how many are done; for work that is no cells.
+
+        `rows` is told too where items are of many rows.
+        """
         yield from items
 
     def close(self) -> None:
@@ -96,16 +112,21 @@ class PlainProgress(Progress):
         self._done += 1
         self.message(f"failed: {cell.describe()}: {reason}")
 
-    def track(self, items: Sequence[Item], text: str) -> Iterator[Item]:
+    def track(self, items: Sequence[Item], text: str, rows: Rows | None = None) -> Iterator[Item]:
         """Write a line before the first item, and then if the last line is old enough."""
         start = self._last = time.monotonic()
-        self.message(f"{text}: {len(items)}")
+        self.message(f"{text}: {len(items)}" + (f", {rows.total} rows" if rows else ""))
         for done, item in enumerate(items):
             now = time.monotonic()
             if done and now - self._last >= self._interval:
                 self._last = now
-                left = describe_seconds((now - start) / done * (len(items) - done))
-                self.message(f"{text} [{done}/{len(items)}] ({left} left)")
+                # Parts of a table may have no rows.
+                share = rows.done / rows.total if rows and rows.done else done / len(items)
+                left = describe_seconds((now - start) * (1 / share - 1))
+                far = (
+                    f"{rows.done} of {rows.total} rows, {rows.rate(now - start)}, " if rows else ""
+                )
+                self.message(f"{text} [{done}/{len(items)}] ({far}{left} left)")
             yield item
 
 

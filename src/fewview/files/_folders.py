@@ -12,7 +12,7 @@ import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,14 @@ from fewview.files._tables import (
     TABLES,
     TEXTS,
     RawTable,
+    bare_name,
     csv_header,
+    ending,
     find_column,
+    is_unread,
     read_columns,
     read_table,
+    why_unread,
     write_csv_columns,
     write_parquet_columns,
 )
@@ -62,6 +66,16 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
     sheets = [entry for entry in path.iterdir() if is_sheet(entry)] if path.is_dir() else []
     if sheets and not files:
         raise FewviewError(f"{sheets[0].name} is a spreadsheet; {EXPORT}")
+    inner = sorted(entry.name for entry in _inside(path) if _has_tables(entry))
+    if inner and not files:
+        beside = ", ".join(file.name for file in (label_file, id_file) if file)
+        raise FewviewError(
+            f"the folder has parts ({shorten(inner, 3)}) and {beside} beside them; every "
+            "part has a file of its own, so divide it, or take it away"
+            if beside
+            else f"the folder has parts ({shorten(inner, 3)}), which 'predict --query' and "
+            "'fit --base' take; give one folder with one table per view here"
+        )
     if not files:
         raise FewviewError(
             "the folder has no tables; it needs one .csv, .tsv, .parquet or .npy file per view"
@@ -69,9 +83,17 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
     if sheets:
         names = shorten(sorted(sheet.name for sheet in sheets))
         warnings.warn(f"left out: {names}; {EXPORT}", FewviewWarning, stacklevel=2)
+    if inner:
+        warnings.warn(
+            f"left out: the folders {shorten(inner, 3)}; where they are parts of one table, take "
+            f"{shorten(sorted(file.name for file in files.values()), 3)} away from them",
+            FewviewWarning,
+            stacklevel=2,
+        )
     note = _read_note(path / NOTE, files)
     if key is None:
-        key = _find_key([*files.values(), *(file for file in (id_file, label_file) if file)])
+        with kept_reader():
+            key = _find_key([*files.values(), *(file for file in (id_file, label_file) if file)])
     views = [*note.views, *(view for view in files if view not in note.views)]
     inside = None  # the column of tables that holds labels
     with kept_reader():
@@ -105,7 +127,7 @@ def read_folder(path: Path, labels: str | None, key: str | None = None) -> Table
             raise FewviewError(f"{text}; add samples, or remove the file")
         warnings.warn(f"{text}; no sample has this view", FewviewWarning, stacklevel=5)
         del tables[view]
-    name = (path.stem if path.is_file() else path.resolve().name) or None
+    name = (bare_name(path) if path.is_file() else path.resolve().name) or None
     return Tables(tables, found, order, trusted=known, named=note.ids != "none", name=name)
 
 
@@ -140,13 +162,21 @@ def check_parts(path: Path, parts: Sequence[Path]) -> None:
         raise FewviewError(
             f"{path} has a folder for every view with a file for every part, such as "
             f"{files[0].relative_to(path)}; it needs a folder for every part with a file for every "
-            f"view, such as part-0/{parts[0].stem}{files[0].suffix}, which have the same samples"
+            f"view, such as part-0/{parts[0].stem}{ending(files[0])}, which have the same samples"
         )
 
 
 def _inside(path: Path) -> list[Path]:
     """The folders in a folder, but for hidden ones and those that programs write for themselves."""
-    return [entry for entry in path.iterdir() if entry.is_dir() and entry.name[0] not in "._"]
+    entries = path.iterdir() if path.is_dir() else ()
+    return [entry for entry in entries if entry.is_dir() and entry.name[0] not in "._"]
+
+
+def _has_tables(folder: Path) -> bool:
+    """Whether a folder has tables, right or wrong."""
+    with suppress(OSError):
+        return any(ending(entry) in TABLES for entry in folder.iterdir())
+    return False
 
 
 def _tables_of_part(folder: Path) -> dict[str, Path]:
@@ -191,7 +221,7 @@ def sample_ids(path: Path, key: str) -> Sequence[Any] | NDArray[np.int64]:
 
 def _find_key(files: Sequence[Path]) -> str:
     """The column that identifies a sample: `id`, else one that all tables have without repeats."""
-    csv_files = [file for file in files if file.suffix.lower() in TEXTS]
+    csv_files = [file for file in files if ending(file) in TEXTS]
     headers = [csv_header(file) for file in csv_files]
     if len(csv_files) < len(files) or all(find_column(names, DEFAULT_KEY) for names in headers):
         return DEFAULT_KEY
@@ -219,12 +249,12 @@ def _find_key(files: Sequence[Path]) -> str:
 
 def _has_column(file: Path, name: str) -> bool:
     """Whether a csv file has a column; others are asked when they are read."""
-    return file.suffix.lower() not in TEXTS or find_column(csv_header(file), name) is not None
+    return ending(file) not in TEXTS or find_column(csv_header(file), name) is not None
 
 
 def _named_label(file: Path, labels: str | None, key: str) -> str:
     """The column of the label file: as said, `label`, or the only one beside the key."""
-    if labels is not None or file.suffix.lower() not in TEXTS:
+    if labels is not None or ending(file) not in TEXTS:
         return labels or "label"
     header = csv_header(file)
     rest = [name for name in header if name != find_column(header, key)]
@@ -300,18 +330,28 @@ def _without_labels(raw: dict[str, RawTable], column: str, label_file: str) -> d
 def _table_files(folder: Path) -> dict[str, Path]:
     """Find the tables of a folder: name without ending -> file; one table is itself."""
     if folder.is_file():
-        return {"table" if folder.stem in RESERVED else folder.stem: folder}
+        name = bare_name(folder)
+        return {"table" if name in RESERVED else name: folder}
     files: dict[str, Path] = {}
+    unread: dict[str, Path] = {}
     for entry in sorted(folder.iterdir()):
-        if entry.suffix.lower() not in TABLES or entry.name.startswith(".") or entry.is_dir():
+        if entry.name.startswith(".") or entry.is_dir():
+            continue
+        name = bare_name(entry)
+        if is_unread(entry):
+            unread[name] = entry
+        if ending(entry) not in TABLES:
             continue
         if not entry.is_file():  # a broken link, or a pipe that would never end
             raise FewviewError(f"{entry.name} is not a file; remove it")
-        if entry.stem in files:
+        if name in files:
             raise FewviewError(
-                f"{files[entry.stem].name} and {entry.name} would be the same view; remove one"
+                f"{files[name].name} and {entry.name} would be the same view; remove one"
             )
-        files[entry.stem] = entry
+        files[name] = entry
+    for name, entry in unread.items():
+        if name not in files:  # else it is a copy
+            raise FewviewError(why_unread(entry))
     return files
 
 

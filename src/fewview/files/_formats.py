@@ -14,7 +14,7 @@ from fewview.files._file_contents import Contents, Tables
 from fewview.files._folders import EXPORT, is_sheet, read_folder, write_folder
 from fewview.files._matlab import read_matlab, write_matlab
 from fewview.files._npz import read_npz, write_npz
-from fewview.files._tables import TABLES, TEXTS
+from fewview.files._tables import TABLES, TEXTS, ending, is_unread, why_unread
 from fewview.ground._errors import FewviewError
 
 SUPPORTED = (
@@ -43,7 +43,7 @@ def read_contents(
     path: Path, labels: str | None = None, key: str | None = None
 ) -> Contents | Tables:
     """Read a file, or a folder of tables; `MultiViewData.read` puts its name into messages."""
-    suffix = path.suffix.lower()
+    suffix = ending(path)
     if path.is_dir() or (path.is_file() and suffix in TABLES and suffix != ".npy"):
         return read_folder(path, labels, key)
     if not path.exists():
@@ -56,6 +56,8 @@ def read_contents(
         return _READERS[suffix](path, labels)
     if suffix in TABLES:
         raise FewviewError("an array has no ids; give the folder that holds it, with ids.csv")
+    if is_unread(path):
+        raise FewviewError(why_unread(path))
     if is_sheet(path):
         raise FewviewError(f"is a spreadsheet; {EXPORT}")
     raise FewviewError(_unsupported(suffix))

@@ -32,10 +32,12 @@ from fewview.files._file_contents import Contents
 from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large, whose_fault
 from fewview.files._npz import read_npy
 from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.ground._whole_files import is_full, no_room_for_temporary, temporary_folder
 
 _START_SECONDS = 120.0  # to start Python and import a parser, on a busy machine
 _END_SECONDS = 10.0  # for a process that hung up to be gone
 _REPLY = "reply.json"
+_UNWRITTEN = b"unwritten "  # instead of a reply, with the bytes that the folder had no room for
 _ARRAY, _DATE = "\0array", "\0date"  # keys that no name in a file can have
 _NO_MEMORY = "memory allocation failed|unable to allocate"
 
@@ -61,9 +63,8 @@ def load(
         "memory": memory,
         "seconds": seconds,
     }
-    with tempfile.TemporaryDirectory(prefix="fewview-") as name, _reader() as process:
-        folder = Path(name)
-        process.ask({**request, "folder": name}, seconds, called)
+    with temporary_folder() as folder, _reader() as process:
+        process.ask({**request, "folder": os.fspath(folder)}, seconds, called)
         try:
             text = (folder / _REPLY).read_bytes()
             reply = json.loads(text, object_hook=lambda value: _unpack(value, folder))
@@ -154,6 +155,12 @@ class _Reader:
             raise
         if done == b"done\n":
             return
+        if done is not None and done.startswith(_UNWRITTEN):
+            needed = re.sub(rb"\D", b"", done)[:18]
+            raise FewviewError(
+                "cannot be read here, which is not the fault of the file: "
+                f"{no_room_for_temporary(int(needed or 0) or None)}"
+            )
         if done is None:
             self.stop()
             if ready is None:
@@ -264,11 +271,26 @@ def _environment() -> dict[str, str]:
 # ------------------------------------------------------------------ what crosses the border
 
 
+class _UnwrittenError(Exception):
+    """The folder has no room for so many bytes."""
+
+
+@contextmanager
+def _writing(size: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # numpy says how many bytes were written, not why.
+        if error.errno is None or is_full(error):
+            raise _UnwrittenError(size) from error
+        raise
+
+
 def _pack(value: Any, folder: Path) -> Any:
     """Put an array into the folder, or say what JSON does not know, for `_unpack`."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
         number = len(list(folder.iterdir()))
-        with (folder / f"{number}.npy").open("xb") as stream:
+        with _writing(value.nbytes), (folder / f"{number}.npy").open("xb") as stream:
             np.lib.format.write_array(stream, value, allow_pickle=False)
         return {_ARRAY: number}
     if isinstance(value, np.generic):
@@ -304,15 +326,22 @@ def main() -> None:
         replies.write(b"ready\n")
         replies.flush()
         folder = Path(request["folder"])
-        with _limits(request["memory"], request["seconds"]):
-            reply = _answer(reader, request, folder)
-        (folder / _REPLY).write_text(reply, encoding="ascii")
-        replies.write(b"done\n")
+        try:
+            try:
+                with _limits(request["memory"], request["seconds"]):
+                    reply = _answer(reader, request, folder)
+            except MemoryError:  # said here, where limits hold no more: even that takes memory
+                reply = json.dumps({"memory": True})
+            with _writing(len(reply)):
+                (folder / _REPLY).write_text(reply, encoding="ascii")
+            replies.write(b"done\n")
+        except _UnwrittenError as error:
+            replies.write(_UNWRITTEN + b"%d\n" % error.args[0])
         replies.flush()
 
 
 def _answer(reader: Any, request: dict[str, Any], folder: Path) -> str:
-    """Read, and give the reply as JSON: content and warnings, an error, or too little memory."""
+    """Read, and give the reply as JSON: content and warnings, or an error."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
@@ -322,9 +351,11 @@ def _answer(reader: Any, request: dict[str, Any], folder: Path) -> str:
         return json.dumps(reply, default=lambda value: _pack(value, folder))
     except FewviewError as error:
         return json.dumps({"error": str(error)})
+    except (_UnwrittenError, MemoryError):
+        raise
     except Exception as error:
-        if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error), re.IGNORECASE):
-            return json.dumps({"memory": True})
+        if re.search(_NO_MEMORY, str(error), re.IGNORECASE):
+            raise MemoryError from error
         return json.dumps({"error": whose_fault(error, request["called"])})
 
 
@@ -340,7 +371,8 @@ def _limits(memory: int, seconds: float) -> Iterator[None]:
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         used = pages * resource.getpagesize()
-    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    hard = before[1]
     wanted = used + memory
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
@@ -351,5 +383,5 @@ def _limits(memory: int, seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        resource.setrlimit(resource.RLIMIT_AS, (before, hard))

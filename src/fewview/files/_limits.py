@@ -32,7 +32,7 @@ _MACHINE = {
 }  # fmt: skip
 # How parsers say that bytes are damaged or cut: kinds of errors, or words of theirs.
 _DAMAGE = (EOFError, OSError, UnicodeError, struct.error, zipfile.BadZipFile, zlib.error)
-_DAMAGE_NAMED = ("ArrowInvalid", "MatReadError")
+_DAMAGE_NAMED = ("ArrowInvalid", "MatReadError", "LZMAError")
 _DAMAGE_WORDS = (
     r"truncat|corrupt|damage|signature|magic|checksum|\bcrc\b|inflate|decompress|mat file type|"
     r"unable to (synchronously )?(open|read|get)|can't (synchronously )?(open|read|get)|"

@@ -1,10 +1,13 @@
 """One table: its keys and its numbers, from a `.csv`, `.tsv`, `.parquet` or `.npy` file and back.
 
+Text may be compressed (`.csv.gz`).
+
 Cells of a csv file are separated by commas, or by semicolons or tabs, as spreadsheets write them
 where commas are decimal points; then 3,5 is a number.
 
-Parquet is a foreign binary format and is read in a process of its own (`_guarded.py`). Keys from
-csv files, which have `lines`, are texts that are still to be understood.
+Parquet is a foreign binary format and is read in a process of its own (`_guarded.py`), and so is
+compressed text, a few bytes of which may become more than memory holds. Keys from csv files, which
+have `lines`, are texts that are still to be understood.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ import csv
 import math
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +35,11 @@ from fewview.ground._checkers import check_dimensions, check_extra
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._words import MISSING, Texts, as_number, split_cells
 
+# How text may be compressed, and what reads it; how else it may be, which is refused.
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+UNREAD = (".zst", ".zip", ".lz4", ".7z", ".br", ".snappy")
 # Tables as text; what separates cells is found in their first line.
-TEXTS = (".csv", ".tsv")
+TEXTS = tuple(f"{kind}{packed}" for packed in ("", *PACKED) for kind in (".csv", ".tsv"))
 TABLES = (*TEXTS, ".parquet", ".npy")
 # Tables of spreadsheet programs, which are not read.
 SHEETS = (".xlsx", ".xls", ".ods")
@@ -55,6 +62,34 @@ Worded = dict[int, Texts]
 RawTable = tuple[Keys | None, NDArray[Any], tuple[str, ...] | None, Worded]
 
 
+def ending(file: Path) -> str:
+    """How the name of a table ends, in small letters.
+
+    Example:
+        >>> ending(Path("blood.CSV")), ending(Path("blood.csv.gz")), ending(Path("v1.5.parquet"))
+        ('.csv', '.csv.gz', '.parquet')
+    """
+    last = file.suffix.lower()
+    return Path(file.stem).suffix.lower() + last if last in (*PACKED, *UNREAD) else last
+
+
+def bare_name(file: Path) -> str:
+    """The name of a table without its ending: that of a view."""
+    return file.name[: len(file.name) - len(ending(file))]
+
+
+def is_unread(file: Path) -> bool:
+    """Whether a file is a table that is compressed as none is read."""
+    kind, last = Path(file.stem).suffix.lower(), file.suffix.lower()
+    return kind in TABLES and last in (*PACKED, *UNREAD) and kind + last not in TEXTS
+
+
+def why_unread(file: Path) -> str:
+    """What to do about it."""
+    listed = ", ".join(f".csv{packed}" for packed in PACKED)
+    return f"{file.name} is a compressed table, of which {listed} are read; unpack it"
+
+
 def read_table(file: Path, known: Mapping[str, Any] | None, key: str) -> RawTable:
     """Read the table of one view; `known` is what a note of fewview says about the view."""
     with naming(file):
@@ -62,13 +97,11 @@ def read_table(file: Path, known: Mapping[str, Any] | None, key: str) -> RawTabl
             columns = None if known is None else known["columns"]
             return None, _read_array(file), None if columns is None else tuple(columns), {}
         texts: Worded
-        if file.suffix.lower() in TEXTS:
+        if ending(file) in TEXTS:
             keys, block, names, texts = _read_csv_table(file, (known or {}).get("dtype"), key)
         else:
             content = _read_parquet(file, "", key)
-            keys, block = _keys(file, content["ids"]), content["block"]
-            names = tuple(content["columns"])
-            texts = {int(place): cells for place, cells in content["texts"].items()}
+            keys, block, names, texts = _as_raw(file, content)
         if known is None:
             block, names, texts = _without_blank_columns(block, names, texts)
         if not names:
@@ -92,7 +125,8 @@ def _without_blank_columns(
 def csv_header(file: Path) -> list[str]:
     """Names of the columns of a csv file."""
     with naming(file):
-        return next(_csv_lines(file))[1]
+        header: list[str] = _text_of(file, load_header)["columns"]
+        return header
 
 
 def read_columns(file: Path, other: str | None, key: str = DEFAULT_KEY) -> tuple[Keys, list[Any]]:
@@ -102,15 +136,9 @@ def read_columns(file: Path, other: str | None, key: str = DEFAULT_KEY) -> tuple
             raise FewviewError("must be a .csv or .parquet file")
         if file.suffix.lower() == ".parquet":
             content = _read_parquet(file, other, key)
-            return _keys(file, content["ids"]), _listed(content["values"])
-        lines = _csv_lines(file, key)
-        _, header = next(lines)
-        place = _place(header, key, file)
-        second = None if other is None else _place(header, other, file)
-        rows = list(lines)
-        ids = [cells[place] for _, cells in rows]
-        values = [] if second is None else [cells[second] for _, cells in rows]
-        return Keys(file.name, ids, [number for number, _ in rows]), values
+        else:
+            content = _text_of(file, load_columns, other=other, key=key)
+        return _keys(file, content), _listed(content["values"])
 
 
 def _read_array(file: Path) -> NDArray[Any]:
@@ -148,11 +176,19 @@ def _place(header: Sequence[str], name: str, file: Path | None = None) -> int:
         else "name another with --key, the same in all tables, or with --labels"
     )
     if file is not None:
-        with file.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        with _opened(file) as stream:
             for line, text in enumerate(islice(stream, MOST_TITLES), 1):
                 if find_column(text.replace('"', "").split(_separator(text)), name) is not None:
                     advice = f"line {line} has it, so delete the lines above that"
     raise FewviewError(f"no column {name!r} (it has {shorten(map(repr, header))}); {advice}")
+
+
+def _opened(file: Path) -> IO[str]:
+    """Open a table as text."""
+    packed = PACKED.get(file.suffix.lower())
+    opener: Any = open if packed is None else import_module(packed).open
+    stream: IO[str] = opener(file, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="")
+    return stream
 
 
 def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[str]]]:
@@ -163,7 +199,7 @@ def _csv_lines(file: Path, key: str = DEFAULT_KEY) -> Iterator[tuple[int, list[s
     width, count = None, 0
     points = Points()
     try:
-        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+        with _opened(file) as stream:
             separator = _separator(stream.readline())
             stream.seek(0)
             reader = csv.reader(_decoded(stream, file), strict=True, delimiter=separator)
@@ -273,12 +309,49 @@ def _with_point(cell: str) -> str:
     return cell
 
 
+def _text_of(file: Path, reader: Callable[..., Any], **options: Any) -> Any:
+    """What a function reads from a table as text; from a compressed one in the child process."""
+    if ending(file) in (".csv", ".tsv"):
+        return reader(file, 0, **options)
+    return load(reader, [], "compressed csv", file, **options)
+
+
 def _read_csv_table(
     file: Path, dtype: str | None, key: str
 ) -> tuple[Keys, NDArray[Any], tuple[str, ...], Worded]:
-    lines = _csv_lines(file, key)
+    return _as_raw(file, _text_of(file, load_text, dtype=dtype, key=key))
+
+
+def _as_raw(file: Path, content: Any) -> tuple[Keys, NDArray[Any], tuple[str, ...], Worded]:
+    texts = {int(place): cells for place, cells in content["texts"].items()}
+    return _keys(file, content), content["block"], tuple(content["columns"]), texts
+
+
+def load_header(path: Path, memory: int) -> dict[str, Any]:
+    """Read the names of the columns of a table as text."""
+    del memory  # text is bound by that of the process, here and below
+    return {"columns": next(_csv_lines(path))[1]}
+
+
+def load_columns(path: Path, memory: int, other: str | None, key: str) -> dict[str, Any]:
+    """Read the keys of a table as text, and perhaps one more column."""
+    del memory
+    lines = _csv_lines(path, key)
     _, header = next(lines)
-    place = _place(header, key, file)
+    place = _place(header, key, path)
+    second = None if other is None else _place(header, other, path)
+    rows = list(lines)
+    ids = [cells[place] for _, cells in rows]
+    values = [] if second is None else [cells[second] for _, cells in rows]
+    return {"ids": ids, "lines": [number for number, _ in rows], "values": values}
+
+
+def load_text(path: Path, memory: int, dtype: str | None, key: str) -> dict[str, Any]:
+    """Read the table of a view from text."""
+    del memory
+    lines = _csv_lines(path, key)
+    _, header = next(lines)
+    place = _place(header, key, path)
     columns = header[:place] + header[place + 1 :]
     ids: list[str] = []
     numbers: list[int] = []
@@ -289,13 +362,13 @@ def _read_csv_table(
         ids.append(cells.pop(place))
         rows.append(np.array(_floats(cells, worded), dtype=np.float64))
     block: NDArray[Any] = np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
-    texts = _texts(file, key, place, worded) if worded else {}
+    texts = _texts(path, key, place, worded) if worded else {}
     if dtype != "float64":
         with np.errstate(over="ignore"):
             narrow = block.astype(np.float32)
         if np.array_equal(narrow, block, equal_nan=True):
             block = narrow
-    return Keys(file.name, ids, numbers), block, tuple(columns), texts
+    return {"ids": ids, "lines": numbers, "block": block, "columns": columns, "texts": texts}
 
 
 def _texts(file: Path, key: str, place: int, worded: set[int]) -> Worded:
@@ -373,10 +446,11 @@ def load_parquet(path: Path, memory: int, wanted: str | None, key: str) -> dict[
     return {"ids": ids, "values": values}
 
 
-def _keys(file: Path, ids: Any) -> Keys:
-    """Keys of a table, whose ids are as `_plain_values` gave them."""
+def _keys(file: Path, content: Mapping[str, Any]) -> Keys:
+    """Keys of a table: texts with their lines, or ids as `_plain_values` gave them."""
+    ids = content["ids"]
     numbers = ids if isinstance(ids, np.ndarray) and ids.dtype == np.int64 else None
-    return Keys(file.name, _listed(ids), numbers=numbers)
+    return Keys(file.name, _listed(ids), content.get("lines"), numbers)
 
 
 def _listed(values: Any) -> list[Any]:

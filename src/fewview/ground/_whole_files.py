@@ -5,7 +5,9 @@ Everything that fewview writes, data, models, pages and tables, goes through her
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -69,6 +71,43 @@ def made_folder(path: str | PathLike[str]) -> Path:
 
 
 @contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder that is gone afterwards; what cannot be written there is said so."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="fewview-") as name:
+            yield Path(name)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise FewviewError(no_room_for_temporary()) from None
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk, or what one may use of it, is used up."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def no_room(place: str | PathLike[str], needed: int | None = None) -> str:
+    """Say that a folder is full, and how much would be needed."""
+    free = shutil.disk_usage(place).free
+    more = "" if needed is None else f", {_size(needed)} needed"
+    return f"no room is left in {place} ({_size(free)} free{more})"
+
+
+def no_room_for_temporary(needed: int | None = None) -> str:
+    """The same of the folder for temporary files, and what to do."""
+    folder = tempfile.gettempdir()
+    return (
+        f"{no_room(folder, needed)}, where temporary files are written; make room there, or set "
+        "TMPDIR to a folder that has more"
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+@contextmanager
 def replacing(path: str | PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it takes the name `path` when the block succeeds."""
     target = check_writable(path)
@@ -77,7 +116,7 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
             prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent
         )
     except OSError as error:
-        raise FewviewError(f"{target}: cannot write there ({error.strerror})") from None
+        raise FewviewError(f"{target}: cannot write there ({_why(error, target)})") from None
     os.close(handle)
     temporary = Path(name)
     try:
@@ -88,6 +127,14 @@ def replacing(path: str | PathLike[str]) -> Iterator[Path]:
         temporary.chmod(0o666 & ~umask)
         os.replace(temporary, target)
     except OSError as error:
-        raise FewviewError(f"{target}: cannot write ({error.strerror or error})") from None
+        raise FewviewError(f"{target}: cannot write ({_why(error, target)})") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _why(error: OSError, target: Path) -> str:
+    """Why a file cannot be written, and what to do about it."""
+    if is_full(error):
+        where = "elsewhere (-o, or TMPDIR for temporary files)"
+        return f"{no_room(target.parent)}; make room there, or write {where}"
+    return str(error.strerror or error)

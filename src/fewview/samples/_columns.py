@@ -144,22 +144,24 @@ def learn_column(name: str, texts: Texts) -> Column:
 
 def merge_columns(parts: Sequence[Columns]) -> Columns:
     """Columns that can hold what all parts hold; the first part says which there are."""
-    merged = []
-    for column in parts[0]:
-        alike = [c for part in parts for c in part if c.name == column.name]
-        if any(c != column for c in alike):
-            kinds = {c.kind for c in alike}
-            if kinds <= {"date", "number"}:  # texts are in one order by now; numbers may be empty
-                column = next(c for c in alike if c.kind == "date")
-            elif kinds <= {"number", "quantity"}:
-                column = _in_one_unit(alike)
-            elif kinds & {"words", "quantity"}:
-                column = Column(column.name, "words")
-            else:
-                levels = in_order({level for c in alike for level in c.levels})
-                column = Column(column.name, "category", tuple(levels))
-        merged.append(column)
-    return tuple(merged)
+    return tuple(
+        _merged([c for part in parts for c in part if c.name == column.name]) for column in parts[0]
+    )
+
+
+def _merged(alike: Sequence[Column]) -> Column:
+    """One column that can hold what several hold."""
+    name, kinds = alike[0].name, {c.kind for c in alike}
+    if all(c == alike[0] for c in alike):
+        return alike[0]
+    if kinds <= {"date", "number"}:  # texts are in one order by now; numbers may be empty
+        return next(c for c in alike if c.kind == "date")
+    if kinds <= {"number", "quantity"}:
+        return _in_one_unit(alike)
+    if kinds & {"words", "quantity"}:
+        return Column(name, "words")
+    levels = in_order({level for c in alike for level in c.levels})
+    return Column(name, "category", tuple(levels))
 
 
 def _in_one_unit(alike: Sequence[Column]) -> Column:
@@ -171,6 +173,84 @@ def _in_one_unit(alike: Sequence[Column]) -> Column:
             "there; write all in one unit"
         )
     return Column(alike[0].name, "quantity", tuple(units))
+
+
+# ------------------------------------------------------------------ tables in parts
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the columns of one part of a table are.
+
+    Attributes:
+        columns: as learnt from the part alone.
+        numbers: texts of different numbers in each column of numbers, as many as may be codes and
+            one more; none where the column is empty.
+    """
+
+    columns: Columns
+    numbers: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, block: Block, columns: Columns) -> Seen:
+        """Look at the numbers that columns became."""
+        starts = np.cumsum([0, *(column.width for column in columns)])
+        numbers = {}
+        for column, start in zip(columns, starts.tolist(), strict=False):
+            if column.kind == "number":
+                different = np.unique(block[:, start])[: MOST_CODES + 1]  # NaN comes last
+                known = different[~np.isnan(different)].tolist()
+                numbers[column.name] = tuple(number_text(float(value)) for value in known)
+        return cls(columns, numbers)
+
+    @property
+    def empty(self) -> set[str]:
+        """Columns of which this part tells nothing."""
+        return {name for name, found in self.numbers.items() if not found}
+
+    @property
+    def settled(self) -> bool:
+        """Whether all columns hold numbers, so that words elsewhere are mistakes."""
+        return not self.empty and len(self.numbers) == len(self.columns)
+
+    def spelt(self, names: Sequence[str]) -> Seen:
+        """The same with names of columns as another part has them."""
+        mine = [column.name for column in self.columns]
+        new = dict(zip(mine, respelt(mine, names), strict=True))
+        return Seen(
+            tuple(replace(column, name=new[column.name]) for column in self.columns),
+            {new[name]: found for name, found in self.numbers.items()},
+        )
+
+
+def merge_seen(view: str, parts: Sequence[Seen]) -> Columns:
+    """What columns are by all parts of a table.
+
+    The first part says which there are, and which hold numbers.
+    """
+    names = [column.name for column in parts[0].columns]
+    alike = [part.spelt(names) for part in parts]
+    merged = []
+    for name in names:
+        if parts[0].numbers.get(name):
+            merged.append(Column(name))
+            continue
+        telling = [part for part in alike if name not in part.empty]
+        found = [c for part in telling for c in part.columns if c.name == name]
+        column = _merged(found) if found else Column(name)
+        codes = {code for part in telling for code in part.numbers.get(name, ())}
+        if column.kind == "category" and len(codes) > MOST_CODES:
+            raise FewviewError(
+                f"view {view!r}: column {name!r} holds numbers in some parts and words such as "
+                f"{column.levels[0]!r} in others; correct it, leave cells empty where they are "
+                "unknown, or take the column out"
+            )
+        if column.kind == "category":
+            column = Column(name, "category", tuple(in_order({*column.levels, *codes})))
+        if len(column.levels) > MOST_CATEGORIES:
+            column = Column(name, "words")
+        merged.append(column)
+    return tuple(merged)
 
 
 # ------------------------------------------------------------------ tables that are to be read

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tempfile
-import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,21 +21,25 @@ import numpy as np
 from fewview.engine._method import Method, load_model
 from fewview.engine._reservoir import Reservoir
 from fewview.engine._streaming import BaseStream
-from fewview.evaluate._executors import check_jobs
 from fewview.evaluate._progress import Progress
-from fewview.evaluate.parts._pieces import Job, in_runs, rows_of_piece, work_through
-from fewview.files._folders import part_views
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
+from fewview.evaluate.parts._part_columns import reference_of
+from fewview.evaluate.parts._pieces import (
+    WORKERS,
+    Job,
+    check_workers,
+    in_runs,
+    rows_of_piece,
+    work_through,
+)
+from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._rows import Columns, as_written, save_columns
-from fewview.ground._whole_files import made_folder, replacing
+from fewview.ground._whole_files import made_folder, replacing, temporary_folder
 from fewview.samples._data import MultiViewData
 from fewview.samples._parts import TableParts
 
 # Queries that are answered one by one are computed so many at a time.
 AT_ONCE = 4096
 NOTE = "_fewview.json"
-# A cluster is given runs of pieces as if it had so many workers.
-WORKERS = 16
 # Sums are gathered in so many portions at most, and added up in their order.
 PORTIONS = 32
 # ------------------------------------------------------------------ predictions
@@ -61,8 +62,8 @@ class Predicting(Job):
     @cached_property
     def method(self) -> Method:
         """The model with its supports."""
-        with tempfile.TemporaryDirectory(prefix="fewview-") as folder:
-            file = Path(folder) / "sent.model"
+        with temporary_folder() as folder:
+            file = folder / "sent.model"
             file.write_bytes(self.model)
             return load_model(file, device=self.device)
 
@@ -70,20 +71,17 @@ class Predicting(Job):
         """Where the predictions of a piece are written."""
         return self.target / f"part-{number:06d}{self.target.suffix.lower()}"
 
-    def work(self, numbers: Sequence[int]) -> list[tuple[int, int, list[str]]]:
-        """Write the predictions of pieces that are not there; number, rows and warnings of each."""
-        told = []
+    def work(self, numbers: Sequence[int]) -> int:
+        """Write the predictions of pieces that are not there; how many rows they have."""
+        written = 0
         for number in numbers:
             if self.file_of(number).exists():
                 continue
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", FewviewWarning)
-                columns = self.predict(number)
+            columns = self.predict(number)
             form = self.target.suffix[1:].lower()
             save_columns(as_written(columns, form, self.safe), self.file_of(number))
-            said = [str(w.message) for w in caught if issubclass(w.category, FewviewWarning)]
-            told.append((number, len(columns["id"]), list({_kind(s): s for s in said}.values())))
-        return told
+            written += len(columns["id"])
+        return written
 
     def predict(self, number: int) -> Columns:
         """Predictions of a piece, block by block."""
@@ -142,11 +140,6 @@ def _state(file: Path) -> tuple[str, int, int]:
     return file.name, found.st_size, found.st_mtime_ns
 
 
-def _kind(message: str) -> str:
-    """Warnings that differ in numbers alone are one."""
-    return re.sub(r"[\d.]+", "#", message)
-
-
 def predict_parts(
     clf: Method,
     table: TableParts,
@@ -168,15 +161,15 @@ def predict_parts(
             f"{type(clf).__name__} looks at queries together, and these come in parts; say how "
             "many neighbours it may see at once (--block 1000), or --block 1 for every query alone"
         )
-    check_jobs(jobs)
+    check_workers(jobs, cluster)
     block = 1 if block is None else block
     if block < 1:
         raise FewviewError(f"--block {block}: give a positive number")
     reference = clf.prepared_.reference
     table = replace(table, reading={**table.reading, "like": reference})
-    with tempfile.TemporaryDirectory(prefix="fewview-") as folder:
-        clf.save(Path(folder) / "sent.model", base_rows=True)
-        model = (Path(folder) / "sent.model").read_bytes()
+    with temporary_folder() as folder:
+        clf.save(folder / "sent.model", base_rows=True)
+        model = (folder / "sent.model").read_bytes()
     if target.is_file():
         raise FewviewError(f"{target} is a file; predictions in parts are a folder, so remove it")
     target = made_folder(target).absolute()
@@ -185,16 +178,11 @@ def predict_parts(
     left = [number for number in range(job.count) if not job.file_of(number).exists()]
     if len(left) < job.count:
         progress.message(f"{job.count - len(left)} of {job.count} parts are there already")
-    written, told = 0, {}
     runs = in_runs(left, jobs if cluster is None else WORKERS)
-    for _, found in work_through(
-        job, runs, jobs=jobs, cluster=cluster, progress=progress, text="parts"
-    ):
-        for _, rows, said in found:
-            written += rows
-            told.update({_kind(message): message for message in said})
-    for message in told.values():
-        progress.message(f"warning: {message} (in one part or more)")
+    how: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "progress": progress}
+    written = 0
+    for _, rows in work_through(job, runs, text="parts", **how):
+        written += rows
     missing = [number for number in left if not job.file_of(number).exists()]
     if missing:
         raise FewviewError(
@@ -219,12 +207,13 @@ def _begin(job: Predicting, progress: Progress) -> None:
         except (ValueError, LookupError, AttributeError):
             found, before = {}, []
         now = {name: value for name, value in note.items() if name != "inputs"}
-        if found != now or len(before) != len(note["inputs"]):
+        same = found == now and len(before) == len(note["inputs"])
+        if not same and any(job.target.glob("part-*")):
             raise FewviewError(
                 f"{job.target} holds predictions of another command (other queries, supports, "
                 "model or options); choose another name with -o, or remove the folder"
             )
-        pairs = zip(before, note["inputs"], strict=True)
+        pairs = zip(before, note["inputs"], strict=True) if same else ()
         changed = [number for number, (old, new) in enumerate(pairs) if old != new]
         stale = [job.file_of(number) for number in changed if job.file_of(number).exists()]
         for old_file in stale:
@@ -298,18 +287,6 @@ def _wide(rows: MultiViewData) -> MultiViewData:
     )
 
 
-def _reference(table: TableParts) -> MultiViewData:
-    """A sample of the first part, and of each that has another view: what a table consists of."""
-    first: list[MultiViewData] = []
-    known: set[str] = set()
-    for number, folder in enumerate(table.folders):
-        views = part_views(folder)
-        if not views <= known:
-            first.append(table.part(number)[:1].without_ids())
-        known |= views
-    return MultiViewData.concat(first)
-
-
 def gather_parts(
     method: Method,
     table: TableParts,
@@ -318,17 +295,17 @@ def gather_parts(
     cluster: str | None = None,
     progress: Progress,
 ) -> BaseStream:
-    """What a method learns from a base set in parts; the first part says what its columns are."""
-    check_jobs(jobs)
-    reference = _reference(table)
-    table = replace(table, reading={**table.reading, "like": reference[:0]})
+    """What a method learns from a base set in parts."""
+    check_workers(jobs, cluster)
+    told: set[str] = set()  # what all readings of the parts have to tell
+    how: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "progress": progress, "told": told}
+    reference, kind = reference_of(table, **how)
+    table = replace(table, reading={**table.reading, "like": reference})
     size = rows_of_piece(reference)
-    kind = next((type(label) for label in reference.classes.tolist()), str)
     sampling = Sampling(table, size, method.random_state, kind)
     portion = max(1, -(-sampling.count // PORTIONS))
     numbers = range(sampling.count)
     runs = [list(numbers[k : k + portion]) for k in range(0, sampling.count, portion)]
-    how: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "progress": progress}
     sample: Reservoir | None = None
     for _, found in work_through(sampling, runs, text="sample", **how):
         sample = found if sample is None else sample.merge(found)

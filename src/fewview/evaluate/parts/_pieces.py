@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import re
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -20,10 +21,10 @@ from typing import Any
 from fewview._version import __version__
 from fewview.evaluate._cluster import POLL, ClusterExecutor, connect
 from fewview.evaluate._cluster_worker import make_entrance, single_thread
-from fewview.evaluate._executors import closed, started
-from fewview.evaluate._progress import Progress
+from fewview.evaluate._executors import check_jobs, closed, started
+from fewview.evaluate._progress import Progress, Rows
 from fewview.files._guarded import kept_reader
-from fewview.ground._errors import FewviewError
+from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._memory import LRUCache
 from fewview.samples._data import MultiViewData
 from fewview.samples._parts import PART_BYTES, TableParts
@@ -31,6 +32,8 @@ from fewview.samples._parts import PART_BYTES, TableParts
 MOST_ROWS = 1 << 16
 # Runs of pieces per worker: neighbours share the part of the table that lies on their border.
 RUNS = 4
+# A cluster is given runs of pieces as if it had so many workers.
+WORKERS = 16
 
 
 @dataclass
@@ -57,6 +60,11 @@ class Job(ABC):
         """Number of pieces."""
         return -(-self.table.n_samples // self.rows)
 
+    def size(self, numbers: Sequence[int]) -> int:
+        """Rows of some pieces."""
+        last = self.count * self.rows - self.table.n_samples if self.count - 1 in numbers else 0
+        return len(numbers) * self.rows - last
+
 
 def rows_of_piece(reference: MultiViewData, block: int = 1) -> int:
     """Rows of a piece by the width of the views alone: whole blocks, about 128 MiB at most."""
@@ -73,6 +81,13 @@ def in_runs(numbers: Sequence[int], workers: int) -> list[list[int]]:
     return [list(numbers[k : k + size]) for k in range(0, len(numbers), size)]
 
 
+def check_workers(jobs: int, cluster: str | None) -> None:
+    """Refuse a wrong number of processes or a cluster that does not answer, before any work."""
+    check_jobs(jobs)
+    if cluster is not None:
+        connect(cluster, ClusterExecutor.connect_timeout).close(timeout=5)
+
+
 def work_through(
     job: Job,
     runs: Sequence[list[int]],
@@ -81,11 +96,15 @@ def work_through(
     cluster: str | None = None,
     progress: Progress,
     text: str,
+    told: set[str] | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Yield the number of a run and what came of it, in any order.
 
-    A run that a lost worker had is done by another; an error in the input ends everything.
+    A run that a lost worker had is done by another; an error in the input ends everything. Warnings
+    are told at the end, but for those that have been `told`; each is there once.
     """
+    if not runs:
+        return
     packed = pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
     how: Callable[..., Iterator[tuple[int, bytes]]]
     if cluster is not None:
@@ -93,12 +112,20 @@ def work_through(
     else:
         how = partial(_in_processes, jobs) if jobs > 1 and len(runs) > 1 else _here
     answers = how(packed, runs)
-    for _ in progress.track(range(len(runs)), text):
+    rows = Rows(sum(job.size(run) for run in runs))
+    told, warned = set() if told is None else told, dict[str, str]()
+    for _ in progress.track(range(len(runs)), text, rows):
         number, answer = next(answers)
-        found, problem = pickle.loads(answer)
+        found, problem, said = pickle.loads(answer)
         if problem is not None:
             raise FewviewError(problem)
+        rows.done += job.size(runs[number])
+        warned.update(said)
         yield number, found
+    for kind, message in warned.items():
+        if kind not in told:
+            progress.message(f"warning: {message} (in one part or more)")
+    told.update(warned)
 
 
 def work(_: str, packed: bytes, numbers: Sequence[int]) -> bytes:
@@ -106,10 +133,14 @@ def work(_: str, packed: bytes, numbers: Sequence[int]) -> bytes:
     try:
         if packed not in _jobs:
             _jobs[packed] = pickle.loads(packed)
-        with single_thread(), kept_reader():
-            return pickle.dumps((_jobs[packed].work(numbers), None))
+        with single_thread(), kept_reader(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", FewviewWarning)
+            found = _jobs[packed].work(numbers)
     except FewviewError as error:
-        return pickle.dumps((None, str(error)))
+        return pickle.dumps((None, str(error), {}))
+    said = (str(entry.message) for entry in caught if issubclass(entry.category, FewviewWarning))
+    # Those that differ in numbers alone are one.
+    return pickle.dumps((found, None, {re.sub(r"[\d.]+", "#", text): text for text in said}))
 
 
 _jobs: LRUCache[bytes, Job] = LRUCache(1)
