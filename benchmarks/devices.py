@@ -7,7 +7,8 @@ set, best of three, against the floor), `agree` (the same episodes on the CPU: s
 predictions, largest gap of a probability), `launches` (what the profiler counts: kernels, waits for
 the device, the dearest operations), `prepare` (seconds that learning from base classes takes),
 `tables` (every table, ten class splits, six missing rates, as `python -m fewview.evaluate` computes
-them) and `primitives` (batched linear algebra alone). Every line is printed as it is measured;
+them), `views` (480 made-up tasks with 12 and 30 views) and `primitives` (batched linear algebra
+alone). Every line is printed as it is measured;
 `--output FILE` has them as JSON.
 """
 
@@ -18,6 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,13 @@ import floors
 import numpy as np
 import torch
 from common import accuracy, parser, print_machine, tasks, timed
+from growth import Size, draw
 from table import ETAS, TABLES, Bench, counted_evaluations, forget
 
 from fewview.datasets import is_present
 from fewview.engine import synthetic_data
 from fewview.engine._registry import create
-from fewview.episodes import TaskSpec
+from fewview.episodes import EpisodeSampler, TaskSpec
 from fewview.evaluate import Grid, run
 from fewview.numerics import _again
 from fewview.numerics._batch import map_tensors
@@ -223,6 +226,25 @@ class Devices:
                 rates=" ".join(f"{100 * found:.2f}" for found in by_rate.values()),
             )  # fmt: skip
         self.tell("all tables", sets=len(names), seconds=took, failures=len(outcome.failures))
+
+    def views(self) -> None:
+        """Seconds of made-up tasks with many views; nearly all rows lack different ones."""
+        for count in (12, 30):
+            size = Size(tasks=480, views=count)
+            base, novel = draw(size)
+            task = TaskSpec(size.way, 1, size.queries, eta=0.3)
+            episodes = EpisodeSampler(novel, task, novel.classes.tolist()).draw(0, size.tasks)
+            for text in self.methods:
+                method = create(text, device=self.device)
+                prepared = method.prepare_base(base, task)
+
+                score = partial(method.score_episodes, novel, episodes, prepared)
+                first = timed(score, self.device)[1]
+                scores, again = timed(score, self.device)
+                self.tell(
+                    "views", views=count, method=text, tasks=size.tasks, first=first, again=again,
+                    accuracy=accuracy(scores.argmax(-1).numpy(), episodes),
+                )  # fmt: skip
 
     def primitives(self) -> None:
         """Batched linear algebra as Marginal and UGDA use it."""

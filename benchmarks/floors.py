@@ -243,6 +243,8 @@ def marginal_cost(
     expectation maximisation under one explanation (how many are taken is counted in the run): per
     class an inverse, k^3, one triangle of a sum over the patterns of views and of as many traces,
     k (k + 1) for a pattern each, and 2 k per query to gather the queries and as much to score them.
+    Where one view is wider than all others together, of the k coordinates twice as many as the
+    others have are inverted, and each of the rest is one more pattern and two products with those.
     Views that something is `left` over of: one triangle of the products of rows, of width d_v and
     of the components, and three products of it with `directions` columns.
     """
@@ -256,7 +258,9 @@ def marginal_cost(
         total += product_cost(n, n, directions) * 3
     total += solve_cost(rank, n_query * way)
     patterns = min(2 ** len(dims) - 1, n) if eta else 0
-    once = Cost(rank**3) + symmetric_cost(patterns, rank) * 2 if eta else Cost()
+    own = min(rank, 2 * (sum(kept) - max(kept)))
+    once = Cost(own**3) + symmetric_cost(patterns + rank - own, own) * 2 if eta else Cost()
+    once += product_cost(1, own, rank - own) * 2 if eta else Cost()
     once += product_cost(1, n_query, rank) * 2
     return total + once * (way * rounds)
 

@@ -199,7 +199,10 @@ def score(
         model = with_tempered_views(model, idea["views"])
     batch = samples.gather(episodes)
     support, query = (torch.cat(part, dim=-1).double() for part in (batch.support, batch.query))
-    evidence = gather_evidence(model, support, query, batch.support_mask, batch.query_mask, 128)
+    mask = torch.cat([batch.support_mask, batch.query_mask], dim=1)
+    rows = torch.cat([support, query], dim=1)
+    parts = [(slice(None), lambda: rows)]
+    evidence, _ = gather_evidence(model, parts, mask, batch.n_support, 128)
     members = batch.one_hot().double()
     start = predictive_scores(evidence, members)
     energy, sizes = energies(model, query, batch.query_mask)

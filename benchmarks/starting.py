@@ -3,7 +3,8 @@
 python benchmarks/starting.py
 
 Every command runs `--repeats` times in turn, and the least processor time of each counts, so that
-other work on the machine does not. The commands do next to nothing once they have started.
+other work on the machine does not; with one thread, since others that wait count too. The commands
+do next to nothing once they have started.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from fewview.engine import synthetic_data
 def seconds(command: list[str]) -> float:
     """Processor time of a command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    compiled = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, *command], capture_output=True, check=True, env=compiled)
+    usual = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    usual["OMP_NUM_THREADS"] = "1"
+    subprocess.run([sys.executable, *command], capture_output=True, check=True, env=usual)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return sum(getattr(after, n) - getattr(before, n) for n in ("ru_utime", "ru_stime"))
 

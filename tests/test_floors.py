@@ -96,6 +96,14 @@ def test_rounds_of_marginal_count() -> None:
     assert operations(0.0, 2) - operations(0.0, 1) == queries  # nothing to invert
     # Three classes: an inverse, and three patterns of two views, 3 x 4 operations each, twice.
     assert operations(0.5, 2) - operations(0.5, 1) == queries + 3 * (27 + 2 * 3 * 12)
+    # Of a wide view and a narrow one, two coordinates are inverted; seven patterns more, and twice
+    # products of two with seven.
+    wide, wider = (
+        floors.marginal_cost(3, 6, 3, [9, 1], [8, 1], 9, 0.5, rounds).operations
+        for rounds in (1, 2)
+    )
+    each = 8 + 2 * (3 + 7) * 6 + 2 * counted_product(1, 2, 7)
+    assert wider - wide == 2 * counted_product(3, 6, 9) + 3 * each
     # Nine rows of four features and two components, then times five directions.
     more = operations(0.5, 1, [0], 5) - operations(0.5, 1)
     assert more == (4 + 2) * 9 * 10 + 3 * counted_product(9, 9, 5)

@@ -555,6 +555,9 @@ def words(text: str) -> list[str]:
     return [" ".join(NUMBER.sub("#", line).split()) for line in text.splitlines()]
 
 
+BINNED = re.compile(r'"ece": (\S+),')
+
+
 def numbers(text: str) -> list[float]:
     return [float(found) for found in NUMBER.findall(text)]
 
@@ -598,8 +601,13 @@ def test_what_commands_print(name: str, printed: dict[str, str]) -> None:
         assert said(wanted) - said(found) == Counter(), "words are missing"
         return
     assert words(found) == words(wanted)
+    # A last digit may bring one of 90 queries into another bin of the calibration error, which then
+    # differs by up to 2 / 90.
+    binned = [[float(x) for x in BINNED.findall(text)] for text in (found, wanted)]
+    np.testing.assert_allclose(*binned, rtol=0, atol=2 / 90)
     # Results are in float32, whose last digits differ between processors.
-    np.testing.assert_allclose(numbers(found), numbers(wanted), rtol=1e-4, atol=2e-5)
+    plain = (numbers(BINNED.sub("", text)) for text in (found, wanted))
+    np.testing.assert_allclose(*plain, rtol=1e-4, atol=2e-5)
     if name.startswith("help") and not other_typer():
         assert found == wanted
 

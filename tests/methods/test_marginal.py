@@ -17,7 +17,14 @@ from fewview.engine._checks import check_method, synthetic_data
 from fewview.engine._streaming import BaseStream
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
 from fewview.methods.marginal._covariances import Moments
-from fewview.methods.marginal._inverse import halves, inverse, invert_halves, times_halves
+from fewview.methods.marginal._inverse import (
+    Turned,
+    half_width,
+    inverse,
+    inverse_of,
+    packed,
+    unpacked,
+)
 from fewview.methods.marginal._marginal import MarginalState
 from fewview.methods.marginal._model import Gaussians, Kept, evidence_of_many, gather_evidence
 from fewview.methods.marginal._projection import fit_projection
@@ -136,18 +143,77 @@ def test_inverse(count: int, width: int, dtype: torch.dtype) -> None:
     tolerance = 1e-11 if dtype == torch.float64 else 1e-3
     assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
     assert np.abs(found - found.swapaxes(1, 2)).max() < tolerance * np.abs(expected).max()
-    # The same without the corner that is there twice, times some rows.
-    parts = halves(torch.from_numpy(matrices - np.eye(width)).to(dtype))
-    parts[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
-    np.testing.assert_allclose(
-        invert_halves(parts), wanted, rtol=1e-4 if dtype == torch.float32 else 1e-12, atol=1e-6
-    )
-    rows = np.random.default_rng(0).normal(size=(count, 2, 2 * parts.shape[-1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("count", "width"), [(1, 1), (3, 33), (40, 65), (50, 128)])
+def test_inverse_by_halves(count: int, width: int, dtype: torch.dtype) -> None:
+    """As numpy's, with zeros at the ends."""
+    rng = np.random.default_rng(width)
+    root = rng.normal(size=(count, width, width)) * np.geomspace(0.01, 3, width)
+    matrices, half = root @ root.swapaxes(1, 2), half_width(width)
+    parts = unpacked(packed(torch.from_numpy(matrices).to(dtype)), half)
+    for line in parts.diagonals():
+        line.add_(1.0)
+    matrices += np.eye(width)
+    found, expected = inverse_of(parts), np.linalg.inv(matrices)
+    tight = 1e-4 if dtype == torch.float32 else 1e-12
+    np.testing.assert_allclose(found.log_size, np.linalg.slogdet(matrices)[1], tight, 1e-6)
+    limit = (1e-3 if dtype == torch.float32 else 1e-11) * np.abs(expected).max()
+    rows = rng.normal(size=(count, 2, 2 * half))
     rows[..., width:] = 0
-    product = times_halves(torch.from_numpy(rows).to(dtype), parts).double().numpy()
-    limit = tolerance * np.abs(expected).max() * width
-    assert np.abs(product[..., :width] - rows[..., :width] @ expected).max() < limit
+    product = found.times(torch.from_numpy(rows).to(dtype)).double().numpy()
+    assert np.abs(product[..., :width] - rows[..., :width] @ expected).max() < limit * width
     assert not product[..., width:].any()
+    corner, side, end = (part.double().numpy() for part in found.halves())
+    inner = min(half, width)
+    assert np.abs(corner[:, :inner, :inner] - expected[:, :inner, :inner]).max() < limit
+    gap = side[:, :inner, : width - inner] + expected[:, :inner, inner:]
+    assert np.abs(gap).max(initial=0.0) < limit
+    gap = end[:, : width - inner, : width - inner] - expected[:, inner:, inner:]
+    assert np.abs(gap).max(initial=0.0) < limit
+    spare = 2 * half - width  # what is at the ends is as unknown as before
+    unknown = np.trace(expected, axis1=1, axis2=2) + spare
+    np.testing.assert_allclose(found.unknown(), unknown, tight, limit)
+    second = found.at(torch.tensor([count - 1, 0]))
+    assert torch.equal(second.log_size, found.log_size[[count - 1, 0]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("own", "others"), [(8, 1), (16, 30)])
+def test_inverse_where_most_coordinates_are_independent(
+    own: int, others: int, dtype: torch.dtype
+) -> None:
+    """As numpy's, of precisions that are made of four patterns, two of them with the wide view."""
+    rng = np.random.default_rng(own)
+    side, lines = rng.normal(size=(own, others)), rng.uniform(0.1, 9, others)
+    side[:, -1], lines[-1] = (0, 0) if others > 1 else (side[:, -1], lines[-1])  # tells nothing
+    has = torch.tensor([False, True, False, True])
+    information = np.zeros((4, own + others, own + others))
+    for matrix, wide in zip(information, has.tolist(), strict=True):
+        root = rng.normal(size=(own, 4))
+        matrix[:own, :own] = root @ root.T
+        if wide:
+            matrix[:own, :own] += side / np.where(lines > 0, lines, 1) @ side.T
+            matrix[:own, own:], matrix[own:, :own] = side, side.T
+            matrix[own:, own:] = np.diag(lines)
+    form = Turned.of(torch.from_numpy(information).to(dtype), has, own)
+    counts = rng.uniform(0, 4, (6, 4))
+    counts[0], counts[1, 1::2] = 0, 0
+    precisions = np.eye(own + others) + np.einsum("np,pij->nij", counts, information)
+    found, expected = form.inverse(torch.from_numpy(counts).to(dtype)), np.linalg.inv(precisions)
+    tight = {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-10}
+    np.testing.assert_allclose(found.log_size, np.linalg.slogdet(precisions)[1], **tight)
+    rows = rng.normal(size=(6, 3, own + others))
+    product = found.times(torch.from_numpy(rows).to(dtype))
+    np.testing.assert_allclose(product, rows @ expected, **tight | {"atol": 1e-3 * tight["rtol"]})
+    np.testing.assert_allclose(found.unknown(), np.trace(expected, axis1=1, axis2=2), **tight)
+    means = rng.normal(size=(6, own + others))
+    moments = expected + means[:, :, None] * means[:, None]
+    spread = found.at(torch.tensor([2, 5])).spread(torch.from_numpy(means[[2, 5]]).to(dtype))
+    np.testing.assert_allclose(
+        spread, np.einsum("pij,nij->np", information, moments[[2, 5]]), **tight
+    )
 
 
 @pytest.mark.parametrize("parameters", [{}, {"transductive": True}, {"rank": 4}])
@@ -510,15 +576,42 @@ def test_what_tasks_share_does_not_change_their_evidence() -> None:
     keepers = [Kept(), Kept(room=0), Kept(room=120)]
     for n_tasks in (2, 3):
         mask = torch.rand(n_tasks, 7, 3, generator=generator) < 0.6
-        parts = (draw(n_tasks, 2, 6), draw(n_tasks, 5, 6), mask[:, :2], mask[:, 2:])
-        without = gather_evidence(model, *parts)
-        for kept in keepers:
-            with_it = gather_evidence(model, *parts, kept=kept)
+        samples = draw(n_tasks, 7, 6)
+        whole = [(slice(None), lambda samples=samples: samples)]
+        divided = [(slice(k, k + 1), lambda row=row: row[None]) for k, row in enumerate(samples)]
+        without, _ = gather_evidence(model, whole, mask, 2)
+        for kept, parts in zip(keepers, (whole, divided, divided), strict=True):
+            with_it, _ = gather_evidence(model, parts, mask, 2, kept=kept)
             for name in ("information", "support", "query"):
                 torch.testing.assert_close(getattr(with_it, name), getattr(without, name))
     some, none, few = (len(kept.gains) for kept in keepers)
     assert some > few > none == 0
-    assert sum(a.numel() + b.numel() for a, b in keepers[2].gains.values()) <= 120
+    assert sum(a.numel() + b.numel() for a, b, _ in keepers[2].gains.values()) <= 120
+
+
+@pytest.mark.parametrize("widths", [(300, 200), (60, 80, 40), (2, 5, 9, 12, 16)])
+@pytest.mark.parametrize("transductive", [True, False])
+def test_wide_views_may_have_different_numbers_of_components(
+    widths: tuple[int, ...], transductive: bool
+) -> None:
+    """Fewer base samples than features, and of each view another number is there."""
+    rng = np.random.default_rng(len(widths))
+
+    def draw(first: int, classes: int, count: int, missing: float) -> MultiViewData:
+        labels = np.repeat(np.arange(first, first + classes), count)
+        blocks = {}
+        for view, width in enumerate(widths):
+            middles = rng.normal(size=(classes, width))
+            rows = np.repeat(middles, count, axis=0) + rng.normal(size=(len(labels), width))
+            rows[rng.random(len(labels)) < (missing if view else 0)] = np.nan
+            blocks[f"v{view}"] = rows
+        return MultiViewData(blocks, labels)
+
+    base, novel = draw(0, 6, 6, 0.3), draw(6, 3, 6, 0.2)
+    clf = Marginal(transductive=transductive).fit_base(base)
+    clf.fit(novel[::6])
+    queries = novel[np.arange(len(novel)) % 6 > 0]
+    assert (clf.predict(queries) == queries.labels).mean() > 0.6
 
 
 def test_too_few_base_classes_fall_back() -> None:

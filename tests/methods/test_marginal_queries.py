@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
+import fewview.methods.marginal._model as _model_module
 import fewview.methods.marginal._rounds as _rounds_module
 from fewview import EpisodeSampler, Marginal, MultiViewData, TaskSpec
 from fewview.methods.marginal._model import (
@@ -21,6 +22,7 @@ from fewview.methods.marginal._model import (
     about_the_task,
     gather_evidence,
     posterior,
+    predictive_scores,
     prior_root,
     variational_scores,
 )
@@ -50,10 +52,12 @@ from fewview.methods.marginal._rounds import (
     STAKE,
     TEMPERED,
     UNEVEN,
+    Rule,
     _rounds,
     _weighed,
     calibrated,
     log_dirichlet,
+    score_together,
 )
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._batch import ViewTensors, map_tensors
@@ -150,26 +154,27 @@ def test_shares_by_analysis_of_variance() -> None:
     )
 
 
-def made_up(seed: int = 0) -> tuple[Outside, torch.Tensor]:
+def made_up(seed: int = 0) -> tuple[torch.Tensor, ...]:
+    """Rows, four of them supports, whether they are seen, and the variances of directions."""
     rng = np.random.default_rng(seed)
     seen = torch.from_numpy((rng.random((1, 9, 6)) > 0.3).astype(float))
     rows = torch.from_numpy(rng.normal(size=(1, 9, 6))) * seen
     within, between = torch.from_numpy(rng.uniform(0.2, 2, (2, 1, 6)))
-    outside = Outside(rows[:, :4], rows[:, 4:], seen[:, :4], seen[:, 4:], within, between)
-    return outside, torch.nn.functional.one_hot(torch.tensor([[0, 0, 1, 2]])).double()
+    return rows, seen, within, between
 
 
 def test_outside_normalisers_are_integrals() -> None:
     """Over class means, of what supports and weighted queries say about them."""
-    outside, members = made_up()
+    given, shown, within, between = made_up()
+    members = torch.nn.functional.one_hot(torch.tensor([[0, 0, 1, 2]])).double()
     weights = torch.from_numpy(np.random.default_rng(1).uniform(size=(1, 5, 3)))
-    found = outside.variational(members, weights)[1][0]
-    rows = torch.cat([outside.support, outside.query], 1)[0].numpy()
-    seen = torch.cat([outside.support_seen, outside.query_seen], 1)[0].numpy()
+    outside = Outside.of(given, shown, members, within, between)
+    scores, (found,) = outside.variational(weights)
+    rows, seen = given[0].numpy(), shown[0].numpy()
     counted = torch.cat([members, weights], 1)[0].numpy()
 
     def integral(j: int, label: int) -> float:
-        s, b = float(outside.within[0, j]), float(outside.between[0, j])
+        s, b = float(within[0, j]), float(between[0, j])
         w = counted[:, label] * seen[:, j]
         total, sums, prior = w.sum(), w @ rows[:, j], norm(0, np.sqrt(b))
         return float(quad(
@@ -179,17 +184,24 @@ def test_outside_normalisers_are_integrals() -> None:
     for label in range(3):
         expected = sum(np.log(integral(j, label)) for j in range(6))
         assert float(found[label]) == pytest.approx(expected, abs=1e-6)
+    # A score is the derivative of the normaliser in the weight of its query.
+    for query in range(5):
+        step = torch.zeros_like(weights)
+        step[0, query] = 1e-6
+        high, low = (outside.variational(weights + sign * step)[1][0] for sign in (1, -1))
+        assert torch.allclose(scores[0, query], (high - low) / 2e-6, atol=1e-6)
 
 
 def test_profile_between_sizes_and_for_other_ways() -> None:
     shares = torch.linspace(0, 1, 8, dtype=torch.float64).repeat(2, 1, 1)
     shares[1] += 1
     profile = Profile((0,), 3, torch.tensor([2.0, 8.0], dtype=torch.float64).log(), shares, shares)
-    found, _ = profile.at(0, torch.tensor([1.0, 2.0, 4.0, 8.0, 99.0]), 3)
+    found, _ = profile.at(torch.tensor([[1.0, 2.0, 4.0, 8.0, 99.0]]), 3)
+    found = found[0]
     assert found[:, 0].tolist() == pytest.approx([0, 0, 0.5, 1, 1], abs=1e-6)
     # Five classes differ along twice as many directions as three.
-    wider, _ = profile.at(0, torch.tensor([2.0]), 5)
-    assert wider[0, [0, 2, 4]].tolist() == pytest.approx(found[1, [0, 1, 2]].tolist())
+    wider, _ = profile.at(torch.tensor([[2.0]]), 5)
+    assert wider[0, 0, [0, 2, 4]].tolist() == pytest.approx(found[1, [0, 1, 2]].tolist())
 
 
 def test_narrow_views_have_no_outside() -> None:
@@ -273,12 +285,12 @@ def test_missing_views_have_no_place_outside() -> None:
     assert profile is not None
     batch = drawn(novel, TaskSpec(way=3, queries=10, eta=0.4))
     left = {view: leave_over(batch, view, projection) for view in (0, 1)}
-    outside = find_outside(left, 3, batch.n_support, profile)
+    outside = find_outside(left, batch.one_hot(), profile)
     half = outside.query.shape[-1] // 2
     for view, part in enumerate((slice(half), slice(half, None))):
         gone = ~batch.query_mask[..., view]
         assert (outside.query[gone][:, part] == 0).all()
-        assert (outside.query_seen[gone][:, part] == 0).all()
+        assert (outside.query_told[gone][:, part] == 0).all()
 
 
 # ---------------------------------------------------------------------------- remainders
@@ -419,7 +431,7 @@ def test_bound_is_below_the_evidence(balance: float | None) -> None:
     )
     support, query = rng.normal(size=(1, 2, 3)), rng.normal(size=(1, 5, 3)) * 1.5
     masks = [torch.ones(1, n, 1, dtype=torch.bool) for n in (2, 5)]
-    evidence = gather_evidence(model, torch.tensor(support), torch.tensor(query), *masks)
+    evidence = gathered(model, torch.tensor(support), torch.tensor(query), *masks)
     members = torch.eye(2, dtype=torch.float64)[None]
 
     def log_fit(rows: Any) -> float:  # of one class, against noise around zero alone
@@ -447,6 +459,16 @@ def test_bound_is_below_the_evidence(balance: float | None) -> None:
     assert bound > logsumexp(terms) - 3
 
 
+def gathered(
+    model: Gaussians, support: torch.Tensor, query: torch.Tensor, *masks: torch.Tensor
+) -> Evidence:
+    """What samples say, in coordinates as they come."""
+    samples = torch.cat([support, query], dim=1)
+    parts = [(slice(None), lambda: samples)]
+    mask = torch.cat(masks, dim=1)
+    return gather_evidence(model, parts, mask, support.shape[1], turns=False)[0]
+
+
 def some_evidence(complete: bool) -> tuple[Evidence, torch.Tensor]:
     """What random samples of eight tasks with two classes say, and their supports' classes."""
     torch.manual_seed(5)
@@ -462,7 +484,86 @@ def some_evidence(complete: bool) -> tuple[Evidence, torch.Tensor]:
     if not complete:
         masks[1][:, ::3, 0], masks[1][:, 1::3, 1] = False, False
     members = torch.eye(2, dtype=torch.float64).expand(8, -1, -1)
-    return gather_evidence(model, *samples, *masks), members
+    return gathered(model, *samples, *masks), members
+
+
+@pytest.mark.parametrize("rank", [None, 12])
+def test_coordinates_that_are_independent_given_others(rank: int | None) -> None:
+    """One wide view and two narrow ones: the same scores from another basis of the same prior."""
+    generator = torch.Generator().manual_seed(8)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    root, other = draw(17, 20), draw(17, 17)
+    model = Gaussians(draw(17), root @ root.T + torch.eye(17), other @ other.T, (1, 14, 2))
+    mask = torch.rand(4, 16, 3, generator=generator) < 0.6
+    mask[..., 1] |= ~mask.any(-1)
+    wide = torch.repeat_interleave(mask, torch.tensor(model.dims), -1)
+    samples = draw(4, 16, 17) * wide
+    parts = [(slice(None), lambda: samples)]
+    (turned, basis), (plain, usual) = (
+        gather_evidence(model, parts, mask, 4, rank, turns=turns) for turns in (True, False)
+    )
+    assert turned.turned is not None
+    assert plain.turned is None
+    torch.testing.assert_close(basis @ basis.T, usual @ usual.T)
+    own = len(turned.turned.loads)
+    assert own == 8
+    ends = turned.information[:, own:, own:]
+    assert len(ends) == 7
+    torch.testing.assert_close(ends, torch.diag_embed(ends.diagonal(dim1=1, dim2=2)))
+    members = torch.eye(2, dtype=torch.float64).repeat(2, 1).expand(4, -1, -1)
+    torch.testing.assert_close(
+        predictive_scores(turned, members), predictive_scores(plain, members)
+    )
+    belief, known = (
+        posterior(part, members, torch.full((4, 12, 2), 0.4, dtype=torch.float64))
+        for part in (turned, plain)
+    )
+    for alike in (False, True):
+        found = variational_scores(turned, belief, alike=alike)
+        for one, wanted in zip(found, variational_scores(plain, known), strict=True):
+            torch.testing.assert_close(one, wanted)
+
+
+def test_of_many_patterns_those_of_some_tasks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, members = some_evidence(complete=False)
+    weights = torch.rand(8, 12, 2, dtype=torch.float64)
+    # The last pattern is one that nobody has: with it there are more than a task has.
+    more = torch.cat([evidence.information, 2 * evidence.information[:1]])
+    evidence = replace(evidence, information=more)
+    assert evidence.used(posterior(evidence, members).counts, 0) is None
+    wanted, alone = (
+        variational_scores(evidence, posterior(evidence, members, given))
+        for given in (weights, None)
+    )
+    monkeypatch.setattr(_model_module, "MANY", 2)
+    used = evidence.used(posterior(evidence, members).counts[3:4], 3)
+    assert used is not None
+    assert used.tolist() == sorted({*evidence.query_pattern[3].tolist(),
+                                    *evidence.support_pattern[3].tolist()})  # fmt: skip
+    monkeypatch.setattr(_model_module, "INVERTED", 1)  # task by task
+    for given, expected in ((weights, wanted), (None, alone)):
+        found = variational_scores(evidence, posterior(evidence, members, given))
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_tasks_on_several_cores_are_tasks_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, members = some_evidence(complete=False)
+    given = evidence, members, torch.randn(8, 12, 2, dtype=torch.float64)
+    rule = Rule("predictive", transductive=True, n_iter=10, rank=None, structure="full")
+    monkeypatch.setattr(_rounds_module, "FEW_TASKS", 3)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(score_together(*given, Settings(), rule))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -477,8 +578,12 @@ def test_two_explanations_at_once_are_each_by_itself(complete: bool) -> None:
             assert torch.allclose(found[:, place], expected[:, 0], atol=1e-10)
 
 
-def test_rounds_that_a_gpu_plays_again_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There nobody is left behind and nobody looks who is done."""
+@pytest.mark.parametrize("divided", [0, 1 << 24])
+def test_rounds_that_a_gpu_plays_again_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, divided: int
+) -> None:
+    """There nobody looks who is done, and at most once most are left behind."""
+    monkeypatch.setattr(_rounds_module, "DIVIDED", divided)
     evidence, members = some_evidence(complete=False)
     start = 3 * torch.randn(8, 12, 2, dtype=torch.float64)
     given = evidence, members, start, Settings(), 10, (0.9, None)
@@ -611,7 +716,7 @@ def far_tasks(offset: float, n_tasks: int = 4) -> tuple[Gaussians, Evidence]:
     mask[..., 0] |= ~mask.any(-1)
     wide = mask.repeat_interleave(6, -1)
     rows = rows * wide
-    evidence = gather_evidence(model, rows[:, :3], rows[:, 3:], mask[:, :3], mask[:, 3:])
+    evidence = gathered(model, rows[:, :3], rows[:, 3:], mask[:, :3], mask[:, 3:])
     return model, evidence
 
 
@@ -625,8 +730,7 @@ def test_a_mean_of_the_task_is_another_mean_of_the_model() -> None:
     masks = torch.tensor([[[1, 1], [1, 0], [0, 1], [1, 1], [0, 1]]]).bool()
     rows = rows * masks.repeat_interleave(6, -1)
     plain, wanted = (
-        gather_evidence(m, rows[:, :2], rows[:, 2:], masks[:, :2], masks[:, 2:])
-        for m in (model, moved)
+        gathered(m, rows[:, :2], rows[:, 2:], masks[:, :2], masks[:, 2:]) for m in (model, moved)
     )
     found = plain.shifted(step[None])
     assert torch.allclose(found.support, wanted.support)
@@ -641,6 +745,6 @@ def test_only_classes_of_another_world_have_a_mean_of_their_own() -> None:
     _, far = far_tasks(3.0)
     found = about_the_task(far, members, weights)
     assert float(found.query.norm()) < 0.7 * float(far.query.norm())
-    chosen = torch.tensor([False, True, False, False])
+    chosen = torch.tensor([1])
     one = about_the_task(far.tasks(chosen), members[chosen], weights[chosen])
     assert torch.allclose(one.query[0], found.query[1])  # whatever other tasks there are

@@ -272,6 +272,7 @@ def pieces(batch: EpisodeBatch) -> list[EpisodeBatch]:
     size = max(1, count * CACHED // max(rows, 1))
     if batch.device.type != "cpu" or size >= count:
         return [batch]
+    size = -(-count // -(-count // size))  # as many in each, for cores that work side by side
     return [batch.tasks(slice(start, start + size)) for start in range(0, count, size)]
 
 

@@ -32,8 +32,8 @@ from fewview.methods.marginal._imputer import impute
 from fewview.methods.marginal._model import Evidence, Kept, predictive_scores
 from fewview.methods.marginal._outside import (
     DIRECTIONS,
+    LeftOver,
     learn_profile,
-    leave_over,
     play_new,
     wide_views,
 )
@@ -552,15 +552,18 @@ class Marginal(Method):
         members = batch.one_hot()
         members = torch.cat([members, torch.zeros_like(members[..., :1])], dim=-1)
         rest = state.remainder if self.structure == "full" else None
-        projection = completed(state)
-        left = {view: leave_over(batch, view, projection) for view in (rest.views if rest else ())}
+
+        def look(part: EpisodeBatch, left: Mapping[int, LeftOver]) -> list[Tensor]:
+            return [] if rest is None else [rest.predictive(left, part.one_hot())]
+
         kept = _kept_of_fold(state, self.rank)[0]
-        evidence = evidence_of(batch, state, self._rule, kept, left)
+        views = rest.views if rest else ()
+        evidence, seen = evidence_of(batch, state, self._rule, kept, views, look)
         scores = predictive_scores(evidence, members)
         out = scores[..., :-1] - scores[..., -1:]
         if rest is None:
             return out
-        more = rest.predictive(left, members[..., :-1])
+        more = torch.cat([found for part in seen for found in part])
         if batch.support_weights is not None:
             # Means of base classes: what tells those apart is in the components.
             few = (members[..., :-1].amax(1) <= 1)[:, None]

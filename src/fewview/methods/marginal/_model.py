@@ -15,26 +15,40 @@ derivative of Z in the weight of the query, at zero: the first-order part of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fewview.methods.marginal._inverse import cholesky, halves, invert_halves, times_halves
+from fewview.methods.marginal._inverse import (
+    ROUND,
+    Halves,
+    Inverse,
+    Turned,
+    TurnedInverse,
+    cholesky,
+    half_width,
+    inverse_of,
+    packed,
+    unpacked,
+)
 from fewview.methods.marginal._outside import Outside
 from fewview.numerics._batch import map_tensors
+from fewview.numerics._cores import on_all_cores, share_of
 from fewview.numerics._tensor_draws import streams, uniform
 
 # Elements of the largest tensor made at once while queries are scored: what stays in the caches of
 # a CPU. A GPU has none to mind; few large pieces keep it busy.
-CHUNK, GPU_CHUNK = 1 << 21, 1 << 27
+CHUNK, GPU_CHUNK = 1 << 19, 1 << 27
 # The same of matrices that are inverted.
 INVERTED = 1 << 20
+# Of the coordinates at most this share may depend on each other, or turning them is not worth it.
+OWN = 0.7
 # With more patterns than that, which takes seven views, none has a gain of its own.
 MANY = 64
 # So many standard deviations must the mean of a task be longer than that of as many base classes;
@@ -117,21 +131,21 @@ class Evidence:
     outside: Outside | None = None  # what directions of the tasks themselves say
     remainder: Tensor | None = None  # scores by what is left over of rows, [T, N_Q, C]
     sizes: tuple[int, ...] = ()  # tasks of every model, in order; empty of one model
+    turned: Turned | None = None  # the same as `information`, where coordinates are such
 
     def tasks(self, key: Tensor) -> Evidence:
-        """Return the evidence of some of the tasks, bool [T]."""
+        """Return the evidence of some of the tasks, int64 [n], rising."""
         names = ("support", "query", "support_pattern", "query_pattern")
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {name: getattr(self, name)[key] for name in names}
         if self.sizes:
-            parts = torch.split(key, list(self.sizes))
-            found["sizes"] = tuple(torch.stack([part.sum() for part in parts]).tolist())
-        key = key.nonzero()[:, 0]  # once for all of them
-        found |= {name: getattr(self, name)[key] for name in names}
+            ends = torch.tensor([*accumulate(self.sizes)], device=key.device)
+            before = torch.searchsorted(key, ends).tolist()
+            found["sizes"] = tuple(high - low for low, high in pairwise([0, *before]))
         if self.outside is not None:
             found["outside"] = self.outside.tasks(key)
         if self.remainder is not None:
             found["remainder"] = self.remainder[key]
-        return self._of_others(found)
+        return self.of_others(found)
 
     def repeated(self, times: int) -> Evidence:
         """The same with every task so many times, one after another."""
@@ -143,44 +157,121 @@ class Evidence:
             for name in names
             if (part := getattr(self, name)) is not None
         }
-        return self._of_others({"sizes": tuple(times * size for size in self.sizes)} | found)
+        return self.of_others({"sizes": tuple(times * size for size in self.sizes)} | found)
 
-    def _of_others(self, found: Mapping[str, Any]) -> Evidence:
+    def without_supports(self) -> Evidence:
+        """The same of queries alone."""
+        none = {"support": self.support[:, :0], "support_pattern": self.support_pattern[:, :0]}
+        return self.of_others(none)
+
+    def of_others(self, found: Mapping[str, Any]) -> Evidence:
         """The same patterns in other samples; what was made of them is not made again."""
         out = replace(self, **found)
-        vars(out).update({k: v for k, v in vars(self).items() if k in ("halves", "_both_sides")})
+        vars(out).update({k: v for k, v in vars(self).items() if k in ("_packed", "_both_sides")})
         return out
 
-    def counts(self, members: Tensor, pattern: Tensor) -> Tensor:
-        """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]."""
-        out = members.new_zeros(*members.shape[::2], self.information.shape[-3])
+    def counts(self, members: Tensor, pattern: Tensor, known: Tensor | None = None) -> Tensor:
+        """Weight of every pattern in every class: members [T, N, C] -> [T, C, P]; plus `known`."""
+        shape = *members.shape[::2], self.information.shape[-3]
+        out = members.new_zeros(shape) if known is None else known.clone()
         index = pattern[:, None].expand(-1, members.shape[2], -1)
         return out.scatter_add_(2, index, members.transpose(1, 2).contiguous())
 
-    @cached_property
-    def halves(self) -> Tensor:
-        """A_o of every pattern as `halves`, [..., P, 3, h, h]."""
-        return halves(self.information)
+    @property
+    def half(self) -> int:
+        """Columns of a half of matrices, where these are held by halves."""
+        return half_width(self.information.shape[-1])
 
-    def precisions(self, counts: Tensor, first: int = 0) -> Tensor:
+    @property
+    def width(self) -> int:
+        """Coordinates of beliefs that are solved, the last of them for nothing."""
+        return self.information.shape[-1] if self.turned is not None else 2 * self.half
+
+    @property
+    def numbers(self) -> int:
+        """Of the matrix of a belief, and what is made of it beside."""
+        return self.width**2 if self.turned is None else 4 * len(self.turned.loads) ** 2
+
+    @cached_property
+    def _packed(self) -> Tensor:
+        """A_o of every pattern as a row of numbers, [..., P, size]."""
+        return packed(self.information)
+
+    def inverse(
+        self, counts: Tensor, first: int = 0, used: Tensor | None = None
+    ) -> Inverse | TurnedInverse:
+        """Of the precisions I + sum of counts A_o of beliefs with counts [n, C, P]: n C of them.
+
+        They are about tasks from `first` on. Of the patterns those `used` are looked at.
+        """
+        if self.turned is not None:
+            return self.turned.inverse(counts.flatten(0, 1))
+        return inverse_of(unpacked(self.precisions(counts, first, used), self.half))
+
+    def with_one_more(self, counts: Tensor) -> Callable[[Tensor, Tensor], Inverse | TurnedInverse]:
+        """Inverses, by kinds of beliefs and patterns, of precisions with counts [m, P] of a kind
+        and one sample of a pattern more, or none where the pattern is P."""
+        if self.turned is not None:
+            one = pad(
+                torch.eye(counts.shape[1], dtype=counts.dtype, device=counts.device), (0, 0, 0, 1)
+            )
+            turned = self.turned
+            return lambda kind, pattern: turned.inverse(counts[kind] + one[pattern])
+        known, more = self.precisions(counts[:, None]), pad(self._packed, (0, 0, 0, 1))
+        return lambda kind, pattern: inverse_of(unpacked(known[kind] + more[pattern], self.half))
+
+    def spread(
+        self, inverse: Inverse | TurnedInverse, mean: Tensor, first: int, used: Tensor | None
+    ) -> Tensor:
+        """tr A_o (C + m m') for inverses C and means m [n, C, width]; likewise, [n, C, P]."""
+        if isinstance(inverse, TurnedInverse):
+            return inverse.spread(mean.flatten(0, 1)).reshape(*mean.shape[:2], -1)
+        room = mean.new_empty(mean.shape[:2].numel(), self._packed.shape[-1])
+        _add_squares(inverse.halves(), mean.flatten(0, 1), unpacked(room, self.half))
+        return self.traces(room.reshape(*mean.shape[:2], -1), first, used)
+
+    def used(self, counts: Tensor, first: int) -> Tensor | None:
+        """Patterns of beliefs with counts [n, C, P], and of queries, of tasks from `first` on.
+
+        None where there are not many, so that all of them are multiplied; a GPU would have to wait
+        to hear which.
+        """
+        if counts.is_cuda or self.sizes or self.turned or counts.shape[-1] <= MANY:
+            return None
+        there = counts.flatten(0, 1).any(0)
+        there[self.query_pattern[first : first + len(counts)].flatten()] = True
+        return there.nonzero()[:, 0]
+
+    def precisions(self, counts: Tensor, first: int = 0, used: Tensor | None = None) -> Tensor:
         """I + sum of counts A_o of beliefs with counts [n, C, P] about tasks from `first` on.
 
-        As `halves`, [n C, 3, h, h].
+        As rows of numbers, [n C, size]. Of the patterns those `used` are looked at.
         """
-        out = self._multiplied(counts, self.halves.flatten(-3), first)
-        out = out.reshape(-1, *self.halves.shape[-3:])
-        out[:, :2].diagonal(dim1=-2, dim2=-1).add_(1.0)
+        if used is None:
+            out = self._multiplied(counts, self._packed, first).flatten(0, 1)
+        else:
+            out = (counts[..., used] @ self._packed[used]).flatten(0, 1)
+        for diagonal in unpacked(out, self.half).diagonals():
+            diagonal.add_(1.0)
         return out
 
-    def traces(self, moments: Tensor, first: int = 0) -> Tensor:
-        """Traces of products of A_o with moments [n, C, 3 h h], likewise: [n, C, P]."""
-        return self._multiplied(moments, self._both_sides.mT, first)
+    def traces(self, moments: Tensor, first: int = 0, used: Tensor | None = None) -> Tensor:
+        """Traces of products of A_o with moments [n, C, size], whose side has its sign changed.
+
+        Likewise: [n, C, P], zero where a pattern is not used.
+        """
+        if used is None:
+            return self._multiplied(moments, self._both_sides.mT, first)
+        out = moments.new_zeros(*moments.shape[:2], len(self.information))
+        out[..., used] = moments @ self._both_sides[used].mT
+        return out
 
     @cached_property
     def _both_sides(self) -> Tensor:
-        """`halves`, flat, the corner that they have for two counted twice: [..., P, 3 h h]."""
-        once = self.halves
-        return torch.cat((once[..., :2, :, :], 2 * once[..., 2:, :, :]), dim=-3).flatten(-3)
+        """`_packed`, the side with its sign changed and counted twice, as it is there for two."""
+        out, square = self._packed.clone(), self.half**2
+        out[..., square : 2 * square] *= -2
+        return out
 
     def shifted(self, mean: Tensor) -> Evidence:
         """The same with mu0 moved to W mean, [T, k]."""
@@ -190,7 +281,7 @@ class Evidence:
         for name in ("support", "query"):
             rows, pattern = getattr(self, name), getattr(self, f"{name}_pattern")
             found[name] = rows - steps.gather(1, pattern[..., None].expand_as(rows))
-        return self._of_others(found)
+        return self.of_others(found)
 
     def _multiplied(self, left: Tensor, tables: Tensor, first: int = 0) -> Tensor:
         """[n, C, m] of tasks from `first` on times the [m, ...] of the model of the task."""
@@ -217,8 +308,8 @@ class Evidence:
 
         outside, remainder = None, None
         if any(part.outside is not None for part in parts):
-            outside = Outside.join([part.outside or Outside.nothing(part.query, part.support)
-                                    for part in parts])  # fmt: skip
+            way = next(p.outside.shift.shape[1] for p in parts if p.outside is not None)
+            outside = Outside.join([p.outside or Outside.nothing(p.query, way) for p in parts])
         if any(part.remainder is not None for part in parts):
             way = next(p.remainder.shape[-1] for p in parts if p.remainder is not None)
             remainder = torch.cat(
@@ -258,87 +349,172 @@ def prior_root(model: Gaussians, columns: Tensor, rank: int | None) -> Tensor:
     return out.flip(1)
 
 
+def turned_root(model: Gaussians, views: Tensor, root: Tensor) -> tuple[Tensor, int, int] | None:
+    """W in coordinates of which all but some are independent given those, whatever is missing.
+
+    None where these would be most. `root` is W on the coordinates of some views, bool [V]. With v
+    the widest of them and r the others, all that is told about z by a sample without v lies in the
+    span of W_r, and what one with v tells beyond what v tells by itself in the span of
+    W_r - S_rv inv(S_vv) W_v. So outside those two, 2 d_r directions, samples with v tell the same
+    whatever else they have, and the others nothing. Also the widest view, and the number of
+    coordinates that come first.
+    """
+    widths = torch.where(views.cpu(), torch.tensor(model.dims), 0)
+    widest = int(widths.argmax())
+    width, count = root.shape[1], 2 * (len(root) - model.dims[widest])
+    own = -(-count // ROUND) * ROUND
+    if not 0 < own <= OWN * width:
+        return None
+    here = torch.zeros_like(views)
+    here[widest] = True
+    wide = torch.repeat_interleave(here[views], widths[views.cpu()].to(views.device))
+    columns = model.columns(views)
+    within = model.within[columns][:, columns].double()
+    part, gain = information_of(within[wide][:, wide], root[wide])
+    beyond = root[~wide] - within[~wide][:, wide] @ gain
+    basis = torch.linalg.qr(torch.cat((root[~wide], beyond)).T, mode="complete").Q
+    spare = basis[:, count:]
+    spare = spare @ torch.linalg.eigh(spare.T @ part @ spare).eigenvectors
+    return root @ torch.cat((basis[:, :count], spare), dim=1), widest, own
+
+
 @dataclass
 class Kept:
     """What `gather_evidence` need not compute again for more samples under the same model."""
 
-    roots: dict[bytes, Tensor] = field(default_factory=dict)  # views that occur at all -> W
-    # (these views, pattern) -> A_o and inv(S_oo) W.
-    gains: dict[tuple[bytes, bytes], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    # Views that occur at all, and whether in one pattern only -> W, and where it is turned, the
+    # widest view and how many coordinates come first.
+    roots: dict[tuple[bytes, bool], tuple[Tensor, tuple[int, int] | None]] = field(
+        default_factory=dict
+    )
+    # (what W is of, pattern) -> what the pattern tells, see `_told`.
+    gains: dict[tuple[Any, bytes], tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
     # Numbers that still may be kept; with many views there are thousands of patterns.
     room: int = 1 << 24
 
-    def root(self, model: Gaussians, views: Tensor) -> Tensor:
-        """The W of tasks in which these views occur, bool [V], zeros in the others: [d, k]."""
-        part = self.roots[bytes(views.tolist())]
-        out = part.new_zeros(sum(model.dims), part.shape[1])
-        out[model.columns(views)] = part
-        return out
+
+# Some of the tasks, and what makes their samples.
+Part = tuple[slice, Callable[[], Tensor]]
 
 
 def gather_evidence(
     model: Gaussians,
-    support: Tensor,
-    query: Tensor,
-    support_mask: Tensor,
-    query_mask: Tensor,
+    parts: Sequence[Part],
+    mask: Tensor,
+    n_support: int,
     rank: int | None = None,
     kept: Kept | None = None,
-) -> Evidence:
-    """Bring projected samples [T, N, d], masks [T, N, V], into prior coordinates, by pattern.
+    turns: bool = True,
+) -> tuple[Evidence, Tensor]:
+    """Bring projected samples into prior coordinates, by pattern of views.
 
-    For `rank` see `prior_root`; `kept` are results of earlier calls with this model and rank, which
-    grow here.
+    Args:
+        model: with which they are looked at.
+        parts: some tasks after the others, and what makes their samples, [T', N, d], supports
+            first.
+        mask: of all of them, [T, N, V].
+        n_support: supports of a task.
+        rank: see `prior_root`.
+        kept: results of earlier calls with this model and rank, which grow here.
+        turns: whether coordinates may be those of `turned_root`.
+
+    Returns:
+        evidence: what the samples say.
+        root: W, [d, k], zeros in views that nobody has.
     """
-    mask = torch.cat([support_mask, query_mask], dim=1)
-    samples = torch.cat([support, query], dim=1) - model.mean
-    patterns, pattern = unique_patterns(mask.flatten(0, 1))
+    patterns, flat = unique_patterns(mask.flatten(0, 1))
+    pattern = flat.reshape(mask.shape[:2])
     kept = Kept(room=0) if kept is None else kept
-    names = [bytes(row) for row in patterns.tolist()]
-    occurring = patterns.any(0)
-    whole, known = bytes(occurring.tolist()), model.columns(occurring)
+    listed = patterns.tolist()  # a GPU is waited for once
+    # In one pattern W as it is makes A_o diagonal.
+    whole = bytes(map(any, zip(*listed, strict=True))), len(patterns) == 1 or not turns
     if whole not in kept.roots:
-        kept.roots[whole] = prior_root(model, known, rank)
-    root = kept.roots[whole]
-    place = torch.full((sum(model.dims),), -1, device=samples.device)
-    place[known] = torch.arange(len(known), device=samples.device)
-    flat = samples.flatten(0, 1)
-    shape = len(patterns), root.shape[1], root.shape[1]
-    evidence, information = flat.new_zeros(len(flat), shape[1]), flat.new_zeros(shape)
-    ends = torch.bincount(pattern, minlength=len(patterns)).cumsum(0).tolist()
-    order = pattern.argsort(stable=True)
-    # A GPU takes all patterns at once; one by one each would be a dozen launches.
-    many = len(patterns) > MANY or samples.is_cuda
-    if many:
+        occurring = patterns.any(0)
+        known = model.columns(occurring)
+        root = prior_root(model, known, rank)
+        other = None if whole[1] else turned_root(model, occurring, root)
+        out = root.new_zeros(sum(model.dims), root.shape[1])
+        out[known] = root if other is None else other[0]
+        kept.roots[whole] = out, None if other is None else other[1:]
+    root, turned = kept.roots[whole]
+    if len(patterns) > MANY:
+        rows = torch.cat([make() for _, make in parts]).flatten(0, 1)
+        known = model.columns(patterns.any(0))
         within = model.within[known][:, known].double()
         wide = torch.repeat_interleave(patterns, torch.tensor(model.dims, device=mask.device), 1)
-        found_both = evidence_of_many(within, root, flat[:, known], wide[:, known], pattern)
-        information, evidence = (found.to(flat.dtype) for found in found_both)
-    for index, (start, end) in enumerate(() if many else pairwise([0, *ends])):
-        columns, name = model.columns(patterns[index]), (whole, names[index])
-        if not len(columns):
-            continue
-        found = kept.gains.get(name)
-        if found is None:
-            within, part = model.within[columns][:, columns], root[place[columns]]
-            matrix, gain = information_of(within, part)
-            found = matrix.to(flat.dtype), gain.to(flat.dtype)
-            size = found[0].numel() + found[1].numel()
-            if size <= kept.room:
-                kept.gains[name] = found
-                kept.room -= size
-        information[index], gain = found
-        rows = order[start:end]
-        evidence[rows] = flat[rows][:, columns] @ gain
-    evidence, pattern = evidence.reshape(*mask.shape[:2], -1), pattern.reshape(mask.shape[:2])
-    n_support = support.shape[1]
-    return Evidence(
+        found = evidence_of_many(
+            within, root[known], (rows - model.mean)[:, known], wide[:, known], flat
+        )
+        information, evidence = (part.to(rows.dtype) for part in found)
+        evidence = evidence.reshape(*pattern.shape, -1)
+    else:
+        told = [
+            _told(model, views, root, (whole, bytes(name)), kept)
+            for views, name in zip(patterns, listed, strict=True)
+        ]
+        information = torch.stack([matrix for matrix, _, _ in told])
+        evidence = _of_few(parts, pattern, [what for _, *what in told])
+    found_evidence = Evidence(
         information,
         support=evidence[:, :n_support],
         query=evidence[:, n_support:],
         support_pattern=pattern[:, :n_support],
         query_pattern=pattern[:, n_support:],
+        turned=None
+        if turned is None
+        else Turned.of(information, patterns[:, turned[0]], turned[1]),
     )
+    return found_evidence, root
+
+
+def _told(
+    model: Gaussians, views: Tensor, root: Tensor, name: Any, kept: Kept
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a pattern, bool [V]: A_o [k, k]; inv(S_oo) W, zeros in other coordinates, [d, k], which
+    samples are to be multiplied with; and what is to be added then, [k]."""
+    if name in kept.gains:
+        return kept.gains[name]
+    dtype, columns = model.mean.dtype, model.columns(views)
+    matrix, part = information_of(model.within[columns][:, columns], root[columns])
+    gain = torch.zeros_like(root, dtype=dtype)
+    gain[columns] = part.to(dtype)
+    found = matrix.to(dtype), gain, -model.mean @ gain
+    size = found[0].numel() + found[1].numel()
+    if size <= kept.room:
+        kept.gains[name] = found
+        kept.room -= size
+    return found
+
+
+def _of_few(parts: Sequence[Part], pattern: Tensor, gains: Sequence[Sequence[Tensor]]) -> Tensor:
+    """g of samples [T, N, k] of a few patterns [T, N], by gains [d, k] and what is added, [k]."""
+    out = gains[0][0].new_empty(*pattern.shape, gains[0][0].shape[1])
+
+    def put(part: Part) -> None:
+        tasks, make = part
+        here = pattern[tasks].flatten()
+        order = here.argsort(stable=True)
+        rows = make().flatten(0, 1)[order]
+        ends = torch.bincount(here, minlength=len(gains)).cumsum(0).tolist()
+        found = out.new_empty(len(rows), out.shape[2])
+        for (start, end), (gain, offset) in zip(pairwise([0, *ends]), gains, strict=True):
+            if start < end:
+                torch.addmm(offset, rows[start:end], gain, out=found[start:end])
+        out[tasks].flatten(0, 1)[order] = found
+
+    on_all_cores(put, parts, out.device)
+    return out
+
+
+class _Side(NamedTuple):
+    """Patterns that are told by what they have, or by what they lack; see `evidence_of_many`."""
+
+    sign: float
+    chosen: Tensor  # which they are, bool [P]
+    where: Tensor  # coordinates that they have or lack, bool [P, d]
+    matrix: Tensor  # S or its inverse
+    left: Tensor  # W, times that
+    right: Tensor  # samples, likewise
 
 
 def evidence_of_many(
@@ -356,39 +532,41 @@ def evidence_of_many(
     information = root.new_zeros(len(present), root.shape[1], root.shape[1])
     evidence = root.new_zeros(len(samples), root.shape[1])
     lacks = 2 * present.sum(1) > present.shape[1]
+    sides = [_Side(1.0, ~lacks, present, within, root, samples)]
     if bool(lacks.any()):
         precision = torch.cholesky_inverse(cholesky(within))
         told, seen = precision @ root, samples @ precision
         information[lacks] = root.T @ told
         here = lacks[pattern]
         evidence[here] = samples[here] @ told
-        sides = [(-1.0, lacks, ~present, precision, told, seen)]
-    else:
-        sides = []
-    sides.append((1.0, ~lacks, present, within, root, samples))
+        sides.append(_Side(-1.0, lacks, ~present, precision, told, seen))
     counts = torch.bincount(pattern, minlength=len(present))
     order, starts = pattern.argsort(stable=True), counts.cumsum(0) - counts
-    for sign, chosen, where, matrix, left, right in sides:
-        sizes = where.sum(1)
-        found = (chosen & (sizes > 0)).nonzero()[:, 0]
+
+    def add(side: _Side, sizes: Tensor, group: Tensor) -> None:
+        width, most = int(sizes[group].max()), int(counts[group].max())
+        index = side.where[group].int().argsort(dim=1, descending=True, stable=True)[:, :width]
+        square = torch.take(side.matrix, index[:, :, None] * len(within) + index[:, None])
+        slots = torch.arange(most, device=index.device)
+        rows = order[(starts[group, None] + slots).clamp(max=len(order) - 1)]
+        both = torch.cat((side.left[index], side.right[rows[:, None], index[..., None]]), -1)
+        if int(sizes[group[0]]) < width:  # they come in order of their size
+            real = torch.arange(width, device=index.device) < sizes[group, None]
+            square *= real[:, :, None] & real[:, None]
+            square.diagonal(dim1=1, dim2=2)[~real] = 1.0
+            both *= real[..., None]
+        both = torch.linalg.solve_triangular(cholesky(square), both, upper=False)
+        half, own = both.split((root.shape[1], most), -1)
+        information[group] += side.sign * (half.mT @ half)
+        taken = slots < counts[group, None]
+        evidence[rows[taken]] += side.sign * (own.mT @ half)[taken]
+
+    for side in sides:
+        sizes = side.where.sum(1)
+        found = (side.chosen & (sizes > 0)).nonzero()[:, 0]
         found = found[sizes[found].argsort(stable=True)]
-        for group in _in_chunks(found, sizes[found].tolist(), counts[found].tolist(), left):
-            width, most = int(sizes[group].max()), int(counts[group].max())
-            index = where[group].int().argsort(dim=1, descending=True, stable=True)[:, :width]
-            square = matrix[index[:, :, None], index[:, None]]
-            slots = torch.arange(most, device=index.device)
-            rows = order[(starts[group, None] + slots).clamp(max=len(order) - 1)]
-            both = torch.cat((left[index], right[rows[:, None], index[..., None]]), -1)
-            if int(sizes[group[0]]) < width:  # they come in order of their size
-                real = torch.arange(width, device=index.device) < sizes[group, None]
-                square *= real[:, :, None] & real[:, None]
-                square.diagonal(dim1=1, dim2=2)[~real] = 1.0
-                both *= real[..., None]
-            both = torch.linalg.solve_triangular(cholesky(square), both, upper=False)
-            half, own = both.split((left.shape[1], most), -1)
-            information[group] += sign * (half.mT @ half)
-            taken = slots < counts[group, None]
-            evidence[rows[taken]] += sign * (own.mT @ half)[taken]
+        groups = _in_chunks(found, sizes[found].tolist(), counts[found].tolist(), root)
+        on_all_cores(partial(add, side, sizes), groups, root.device)
     return information, evidence
 
 
@@ -433,11 +611,16 @@ def posterior(
 ) -> Posterior:
     """Combine supports, weights [T, N_S, C], and, if given, queries, weights [T, N_Q, C]."""
     counts = evidence.counts(members, evidence.support_pattern)
-    shift = members.transpose(1, 2) @ evidence.support
-    if responsibilities is not None:
-        counts = counts + evidence.counts(responsibilities, evidence.query_pattern)
-        shift = shift + responsibilities.transpose(1, 2) @ evidence.query
-    return Posterior(counts, shift)
+    out = Posterior(counts, members.transpose(1, 2) @ evidence.support)
+    return out if responsibilities is None else with_queries(evidence, out, responsibilities)
+
+
+def with_queries(evidence: Evidence, belief: Posterior, responsibilities: Tensor) -> Posterior:
+    """Beliefs that queries, weights [T, N_Q, C], are added to."""
+    return Posterior(
+        evidence.counts(responsibilities, evidence.query_pattern, belief.counts),
+        torch.baddbmm(belief.shift, responsibilities.transpose(1, 2), evidence.query),
+    )
 
 
 def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evidence:
@@ -454,11 +637,11 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
     way, size = members.shape[-1], members.shape[1] + weights.shape[1]
     scale = size / way / (members.sum(1) + weights.sum(1))[:, None]
     pooled = ((part * scale).sum(-1, keepdim=True) for part in (members, weights))
-    found = [
-        (mean[:, 0], covariance[:, 0, :2].diagonal(dim1=-2, dim2=-1).sum((-2, -1)))
-        for _, mean, covariance, _ in _solved(evidence, posterior(evidence, *pooled))
-    ]
-    mean, unknown = map(torch.cat, zip(*found, strict=True))
+
+    def look(solved: _Solved) -> tuple[Tensor, Tensor]:
+        return solved.mean[:, 0], solved.inverse.unknown()
+
+    mean, unknown = _solve(evidence, posterior(evidence, *pooled), look)
     known = (mean.shape[-1] - unknown).clamp(min=1e-12)  # coordinates
     mean = mean[:, : evidence.query.shape[-1]]
     usual = known / way * (1 + SURELY * (2 / known).sqrt())
@@ -468,28 +651,64 @@ def about_the_task(evidence: Evidence, members: Tensor, weights: Tensor) -> Evid
     return evidence.shifted(kept[:, None] * mean)
 
 
-def _solved(evidence: Evidence, belief: Posterior) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-    """Solve beliefs, so many tasks at a time as stay in the caches of a CPU.
+class _Solved(NamedTuple):
+    """Beliefs of n tasks that were solved."""
 
-    Yields the number of the first of n tasks, means [n, C, 2 h] and covariances of beliefs as
-    `halves` [n, C, 3, h, h], and log determinants of their precisions [n, C].
+    first: int  # number of the first task
+    used: Tensor | None  # patterns, see `Evidence.used`
+    mean: Tensor  # [n, C, width]
+    inverse: Inverse | TurnedInverse  # of n C precisions
+
+
+def _solve(
+    evidence: Evidence,
+    belief: Posterior,
+    use: Callable[[_Solved], tuple[Tensor, ...]],
+    alike: bool = False,
+) -> tuple[Tensor, ...]:
+    """Solve beliefs, so many tasks at a time as stay in the caches of a CPU, and use them.
+
+    Gives what `use` gives of all tasks. Where many precisions are `alike`, each is inverted once;
+    a GPU would have to wait to hear which.
     """
     n_tasks, way = belief.shift.shape[:2]
-    half = evidence.halves.shape[-1]
-    shifts = pad(belief.shift, (0, 2 * half - belief.shift.shape[-1]))
-    size = max(1, (GPU_CHUNK if shifts.is_cuda else INVERTED) // (way * 4 * half**2))
-    for first in range(0, n_tasks, size):
+    spare = evidence.width - belief.shift.shape[-1]
+    shifts = pad(belief.shift, (0, spare)) if spare else belief.shift
+    size = (GPU_CHUNK if shifts.is_cuda else INVERTED) // (way * evidence.numbers)
+    size, shared = max(1, size if shifts.is_cuda else min(size, share_of(n_tasks))), None
+    if alike and not shifts.is_cuda:
+        drawn = _drawn(belief.counts.shape[2], shifts.device)
+        firsts, kind = _first_of_its_kind((belief.counts.double() @ drawn).flatten())
+        if len(firsts) * 2 < len(kind):
+            shared = evidence.inverse(belief.counts.flatten(0, 1)[firsts][:, None])
+
+    def solve(first: int) -> tuple[Tensor, ...]:
         counts, shift = (x[first : first + size] for x in (belief.counts, shifts))
-        precision = evidence.precisions(counts, first)
-        log_size = invert_halves(precision).reshape(shift.shape[:2])
-        mean = times_halves(shift.flatten(0, 1)[:, None], precision).reshape(shift.shape)
-        yield first, mean, precision.reshape(*shift.shape[:2], 3, half, half), log_size
+        used = evidence.used(counts, first)
+        if shared is None:
+            inverse = evidence.inverse(counts, first, used)
+        else:
+            inverse = shared.at(kind[first * way : (first + len(counts)) * way])
+        mean = inverse.times(shift.flatten(0, 1)[:, None]).reshape(shift.shape)
+        return use(_Solved(first, used, mean, inverse))
+
+    done = on_all_cores(solve, range(0, n_tasks, size), shifts.device)
+    return done[0] if len(done) == 1 else tuple(map(torch.cat, zip(*done, strict=True)))
 
 
-def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, Tensor]:
+@lru_cache(maxsize=8)
+def _drawn(count: int, device: torch.device) -> Tensor:
+    """A number for every pattern; they add up to the same where the same patterns come together."""
+    seed = streams(torch.zeros(1, dtype=torch.int64), "pairs")
+    return uniform(seed, count, torch.float64)[0].to(device)
+
+
+def variational_scores(
+    evidence: Evidence, belief: Posterior, alike: bool = False
+) -> tuple[Tensor, Tensor]:
     """-1/2 [(x - m)' K (x - m) + tr(K C)] without what is the same for all classes: [T, N_Q, C].
 
-    Also the log normalisers Z of the beliefs, [T, C].
+    Also the log normalisers Z of the beliefs, [T, C]. Beliefs from supports only are often `alike`.
     """
     rank = belief.shift.shape[-1]
     if belief.counts.shape[2] == 1:  # everybody has all views that occur: there A_o is diagonal
@@ -498,19 +717,25 @@ def variational_scores(evidence: Evidence, belief: Posterior) -> tuple[Tensor, T
         mean, log_size = belief.shift / precision, precision.log().sum(-1)
         spread = evidence._multiplied(mean.square() + 1 / precision, information.mT)
     else:
-        found = []
-        for first, mean, moments, log_size in _solved(evidence, belief):
-            upper, lower = mean.flatten(0, 1).chunk(2, dim=-1)
-            ends = (upper, upper), (lower, lower), (upper, lower)
-            for part, (left, right) in zip(moments.flatten(0, 1).unbind(1), ends, strict=True):
-                part.addcmul_(left[..., None], right[:, None])  # C + m m'
-            spread = evidence.traces(moments.flatten(-3), first)
-            found.append((mean[..., :rank], spread, log_size))
-        mean, spread, log_size = map(torch.cat, zip(*found, strict=True))
+
+        def use(solved: _Solved) -> tuple[Tensor, ...]:
+            first, used, mean, inverse = solved
+            spread = evidence.spread(inverse, mean, first, used)
+            return mean[..., :rank], spread, inverse.log_size.reshape(mean.shape[:2])
+
+        mean, spread, log_size = _solve(evidence, belief, use, alike)
     normaliser = ((mean * belief.shift).sum(-1) - log_size) / 2
     index = evidence.query_pattern[..., None].expand(-1, -1, mean.shape[1])
     spread = spread.transpose(1, 2).gather(1, index)
-    return evidence.query @ mean.transpose(1, 2) - spread / 2, normaliser
+    return torch.baddbmm(spread, evidence.query, mean.transpose(1, 2), beta=-0.5), normaliser
+
+
+def _add_squares(covariances: Halves, means: Tensor, out: Halves) -> None:
+    """C + m m' with the sign of the side changed, as it is in `covariances`; means [n, 2 h]."""
+    upper, lower = means.chunk(2, dim=-1)
+    torch.addcmul(covariances.corner, upper[..., None], upper[:, None], out=out.corner)
+    torch.addcmul(covariances.side, upper[..., None], lower[:, None], value=-1, out=out.side)
+    torch.addcmul(covariances.end, lower[..., None], lower[:, None], out=out.end)
 
 
 def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
@@ -521,22 +746,19 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     pairs with the same patterns: with one shot a few thousand of them whatever the number of tasks.
     """
     belief = posterior(evidence, members)
-    (n_tasks, way, rank), half = belief.shift.shape, evidence.halves.shape[-1]
+    n_tasks, way, rank = belief.shift.shape
     n_query, n_patterns = evidence.query.shape[1], belief.counts.shape[2]
     # And one more query that says nothing.
-    shift = belief.shift[:, None] + pad(evidence.query, (0, 0, 0, 1))[:, :, None]
-    shift = shift.reshape(-1, rank)
-    # Numbers drawn for patterns add up to the same where the same patterns come together, also of
-    # a query like the supports of another class and one of that class like these.
-    seed = streams(torch.zeros(1, dtype=torch.int64), "pairs")
-    drawn = uniform(seed, n_patterns, torch.float64)[0].to(shift.device)
+    queries = pad(evidence.query, (0, 0, 0, 1)).flatten(0, 1)
+    shifts = belief.shift.flatten(0, 1)
+    # A query like the supports of another class and one of that class like these are one pair.
+    drawn = _drawn(n_patterns, queries.device)
     own = belief.counts.double() @ drawn
     firsts, kind = _first_of_its_kind(own.flatten())
-    precision = evidence.precisions(belief.counts.flatten(0, 1)[firsts][None])
-    information = pad(evidence.halves, (0, 0) * 3 + (0, 1))
+    inverse_with = evidence.with_one_more(belief.counts.flatten(0, 1)[firsts])
     sums = pad(drawn[evidence.query_pattern], (0, 1))[..., None] + own[:, None]
     pairs, which = _first_of_its_kind(sums.flatten())
-    out = shift.new_empty(len(shift))
+    out = queries.new_empty(len(which))
     sizes = torch.bincount(which, minlength=len(pairs))
     # Groups of like size go together, so that little is padded.
     by_size = sizes.argsort(stable=True)
@@ -550,22 +772,31 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     order = which.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     listed = sizes.tolist()
-    low, end, chunk = 0, 0, GPU_CHUNK if shift.is_cuda else CHUNK
+
+    def answer(groups: range) -> None:
+        """Pairs of patterns one after another, as rows of one tensor."""
+        low, high = groups.start, groups.stop
+        begin = int(starts[low])
+        rows = order[begin : begin + sum(listed[low:high])]
+        group = which[rows] - low
+        slot = torch.arange(begin, begin + len(rows), device=rows.device) - starts[low + group]
+        padded = out.new_zeros(high - low, listed[high - 1], evidence.width)
+        asked = rows // way
+        padded[group, slot, :rank] = (
+            queries[asked] + shifts[asked // (n_query + 1) * way + rows % way]
+        )
+        inverse = inverse_with(kind[low:high], pattern[low:high])
+        found = (inverse.times(padded) * padded).sum(-1)
+        out[rows] = ((found - inverse.log_size[:, None]) / 2)[group, slot]
+
+    low, chunks, chunk = 0, [], GPU_CHUNK if out.is_cuda else CHUNK
     while low < len(listed):
         high = low + 1
         while high < len(listed) and (high + 1 - low) * rank * max(rank, listed[high]) <= chunk:
             high += 1
-        begin, end = end, end + sum(listed[low:high])
-        rows = order[begin:end]
-        group = which[rows] - low
-        slot = torch.arange(begin, end, device=rows.device) - starts[low:high][group]
-        padded = shift.new_zeros(high - low, listed[high - 1], 2 * half)
-        padded[group, slot, :rank] = shift[rows]
-        matrix = precision[kind[low:high]] + information[pattern[low:high]]
-        log_size = invert_halves(matrix)
-        found = (times_halves(padded, matrix) * padded).sum(-1)
-        out[rows] = ((found - log_size[:, None]) / 2)[group, slot]
+        chunks.append(range(low, high))
         low = high
+    on_all_cores(answer, chunks, out.device)
     out = out.reshape(n_tasks, n_query + 1, way)
     return out[:, :-1] - out[:, -1:]
 

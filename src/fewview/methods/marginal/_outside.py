@@ -71,85 +71,96 @@ class Profile:
     within: Tensor
     between: Tensor
 
-    def at(self, place: int, rows: Tensor, way: int) -> tuple[Tensor, Tensor]:
-        """Shares [T, J] for tasks with so many rows of a class, [T], in the view at a place."""
+    def at(self, rows: Tensor, way: int) -> tuple[Tensor, Tensor]:
+        """Shares [views, T, J] for tasks with so many rows of a class, [views, T]."""
         where = rows.clamp(min=1).log().to(self.rows).contiguous()
         high = torch.searchsorted(self.rows, where).clamp(max=len(self.rows) - 1)
         low = (high - 1).clamp(min=0)
         part = (where - self.rows[low]) / (self.rows[high] - self.rows[low]).clamp(min=TINY)
-        part = part.clamp(0, 1)[:, None]
+        part = part.clamp(0, 1)[..., None]
         # With other numbers of classes as many more or fewer directions tell them apart.
         count = self.within.shape[-1]
         stretched = torch.arange(count, device=rows.device) * (self.way - 1) / (way - 1)
         stretched = stretched.clamp(max=count - 1)
         left = stretched.floor().long().clamp(max=count - 2)
         step = (stretched - left).to(self.within)
+        views = torch.arange(len(rows), device=rows.device)[:, None]
 
         def look_up(shares: Tensor) -> Tensor:
             moved = torch.lerp(shares[..., left], shares[..., left + 1], step)
-            return torch.lerp(moved[low], moved[high], part)
+            return torch.lerp(moved[low, views], moved[high, views], part)
 
-        return look_up(self.within[:, place]), look_up(self.between[:, place])
+        return look_up(self.within), look_up(self.between)
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Samples of some tasks along directions of their own, D of them over all views."""
+    """What samples of some tasks say along directions of their own, D of them over all views.
 
-    support: Tensor  # [T, N_S, D], zero where a view is missing
+    In units in which class means are added up, as in `Evidence`: of x ~ N(m_c, s) with m_c ~ N(0,
+    b), x / s and 1 / s where a sample has the view, and zeros where it has not.
+    """
+
+    shift: Tensor  # of supports by class, [T, C, D]
+    precision: Tensor  # of beliefs from supports, 1 / b included, [T, C, D]
     query: Tensor  # [T, N_Q, D]
-    support_seen: Tensor  # 1 where the view is there, [T, N_S, D]
-    query_seen: Tensor  # [T, N_Q, D]
-    within: Tensor  # s, [T, D]
-    between: Tensor  # b, [T, D]
+    query_told: Tensor  # 1 / s or zero, [T, N_Q, D]
+    log_prior: Tensor  # sum of log 1 / b, [T]
+
+    @staticmethod
+    def of(rows: Tensor, seen: Tensor, members: Tensor, within: Tensor, between: Tensor) -> Outside:
+        """Of rows [T, N, D], supports first, seen or not, s and b [T, D], classes [T, N_S, C]."""
+        told = seen / within[:, None]
+        shift, n_support = rows * told, members.shape[1]
+        prior = 1 / between
+        return Outside(
+            shift=members.mT @ shift[:, :n_support],
+            precision=prior[:, None] + members.mT @ told[:, :n_support],
+            query=shift[:, n_support:],
+            query_told=told[:, n_support:],
+            log_prior=prior.log().sum(-1),
+        )
 
     def tasks(self, key: Tensor) -> Outside:
         """The same of some of the tasks."""
         return map_tensors(self, lambda tensor: tensor[key])
 
     @staticmethod
-    def nothing(query: Tensor, support: Tensor) -> Outside:
-        """No directions, for tasks of samples [T, n, ...]."""
-        s, q = (x.new_zeros(*x.shape[:2], 0) for x in (support, query))
-        return Outside(s, q, s, q, within=q[:, 0], between=q[:, 0])
+    def nothing(query: Tensor, way: int) -> Outside:
+        """No directions, for tasks with queries [T, N_Q, ...]."""
+        n_tasks, n_query = query.shape[:2]
+        of_class, asked = (query.new_zeros(n_tasks, n, 0) for n in (way, n_query))
+        return Outside(of_class, of_class, asked, asked, query.new_zeros(n_tasks))
 
     @staticmethod
     def join(parts: Sequence[Outside]) -> Outside:
         """Of tasks one after another; directions that some lack say nothing."""
-        width = max(part.within.shape[-1] for part in parts)
-        fill = {"within": 1.0, "between": TINY}
+        width = max(part.query.shape[-1] for part in parts)
+
+        def wide(tensor: Tensor, value: float = 0.0) -> Tensor:
+            return torch.nn.functional.pad(tensor, (0, width - tensor.shape[-1]), value=value)
+
         return Outside(
-            **{
-                item.name: torch.cat(
-                    [
-                        torch.nn.functional.pad(
-                            tensor, (0, width - tensor.shape[-1]), value=fill.get(item.name, 0.0)
-                        )
-                        for tensor in (getattr(part, item.name) for part in parts)
-                    ]
-                )
-                for item in fields(Outside)
-            }
+            torch.cat([wide(part.shift) for part in parts]),
+            torch.cat([wide(part.precision, 1.0) for part in parts]),
+            torch.cat([wide(part.query) for part in parts]),
+            torch.cat([wide(part.query_told) for part in parts]),
+            torch.cat([part.log_prior for part in parts]),
         )
 
-    def belief(self, members: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of class means, [T, C, D], and from supports and weighted queries."""
-        counts, sums = members.mT @ self.support_seen, members.mT @ self.support
-        if weights is not None:
-            counts = counts + weights.mT @ self.query_seen
-            sums = sums + weights.mT @ self.query
-        within = self.within[:, None]
-        variance = 1 / (1 / self.between[:, None] + counts / within)
-        return variance * sums / within, variance
+    def variational(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Variational scores [T, N_Q, C] given supports and queries of some weights, likewise.
 
-    def variational(self, members: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Variational scores [T, N_Q, C], and log normalisers of the beliefs [T, C]."""
-        mean, variance = self.belief(members, weights)
-        within = self.within[:, None]
-        scores = self.query @ (mean / within).mT
-        scores = scores - self.query_seen @ ((mean.square() + variance) / within).mT / 2
-        normaliser = (mean.square() / variance + (variance / self.between[:, None]).log()).sum(-1)
-        return scores, normaliser / 2
+        And the log normalisers of these beliefs, [T, C].
+        """
+        shift = torch.baddbmm(self.shift, weights.mT, self.query)
+        precision = torch.baddbmm(self.precision, weights.mT, self.query_told)
+        variance = 1 / precision
+        mean = shift * variance
+        spread = torch.addcmul(variance, mean, mean)
+        scores = torch.baddbmm(self.query @ mean.mT, self.query_told, spread.mT, alpha=-0.5)
+        found = (mean * shift - precision.log()).sum(-1) + self.log_prior[:, None]
+        return scores, found / 2
 
 
 @dataclass(frozen=True)
@@ -188,11 +199,13 @@ class LeftOver:
 
     @staticmethod
     def join(parts: Sequence[LeftOver]) -> LeftOver:
-        """Of tasks of one size, one after another."""
-        if len(parts) == 1:
-            return parts[0]
+        """Of tasks of one size, one after another, in views with any numbers of components.
+
+        Without these, as in `at`.
+        """
+        each = [replace(part, inside=part.inside[..., :0]) for part in parts]
         names = [item.name for item in fields(LeftOver)]
-        return LeftOver(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+        return LeftOver(*(torch.cat([getattr(part, name) for part in each]) for name in names))
 
 
 def left_over(
@@ -215,11 +228,15 @@ def left_over(
     return LeftOver(seen, inside, products - inside @ inside.mT, whole, start)
 
 
+def rows_of(batch: EpisodeBatch, view: int) -> Tensor:
+    """Supports and then queries of tasks in a view, [T, N_S + N_Q, width]; a copy."""
+    return torch.cat([batch.support[view], batch.query[view]], dim=1)
+
+
 def leave_over(batch: EpisodeBatch, view: int, projection: Projection) -> LeftOver:
     """What is left over of the rows of tasks, supports first."""
     seen = torch.cat([batch.support_mask[..., view], batch.query_mask[..., view]], dim=1)
-    rows = torch.cat([batch.support[view], batch.query[view]], dim=1)
-    return left_over(rows, seen, view, projection, batch.empty_cells)
+    return left_over(rows_of(batch, view), seen, view, projection, batch.empty_cells)
 
 
 @lru_cache(maxsize=64)
@@ -230,29 +247,31 @@ def _start(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.from_numpy(start).to(device=device, dtype=dtype)
 
 
-def find_outside(
-    left: Mapping[int, LeftOver], way: int, n_support: int, profile: Profile
-) -> Outside:
-    """Describe the samples of tasks along directions of their own."""
-    parts = []
-    each = [replace(left[view], inside=left[view].inside[..., :0]) for view in profile.views]
-    found = (part.chunk(len(each)) for part in principal_rows(LeftOver.join(each)))
-    for place, (rows, seen, variance) in enumerate(zip(*found, strict=True)):
-        counts = seen.sum(1)
-        within, between = profile.at(place, counts / way, way)
-        used = (between > 0) & (variance > TINY) & (counts > way)[:, None]
-        within = torch.where(used, within * variance, 1.0)
-        between = torch.where(used, between * variance, TINY)
-        shown = (seen[..., None] * used[:, None]).to(rows)
-        parts.append((rows * used[:, None], shown, within, between))
-    rows, shown, within, between = (torch.cat(part, dim=-1) for part in zip(*parts, strict=True))
-    return Outside(
-        support=rows[:, :n_support],
-        query=rows[:, n_support:],
-        support_seen=shown[:, :n_support],
-        query_seen=shown[:, n_support:],
-        within=within,
-        between=between,
+def find_outside(left: Mapping[int, LeftOver], members: Tensor, profile: Profile) -> Outside:
+    """Describe the samples of tasks, supports of classes [T, N_S, C] first, along directions of
+    their own."""
+    way, n_views = members.shape[2], len(profile.views)
+    rows, seen, variance = (
+        part.reshape(n_views, len(members), *part.shape[1:])
+        for part in principal_rows(LeftOver.join([left[view] for view in profile.views]))
+    )
+    counts = seen.sum(2)
+    within, between = profile.at(counts / way, way)
+    used = (between > 0) & (variance > TINY) & (counts > way)[..., None]
+    within = torch.where(used, within * variance, 1.0)
+    between = torch.where(used, between * variance, TINY)
+    shown = (seen[..., None] * used[:, :, None]).to(rows)
+
+    def side_by_side(of_views: Tensor) -> Tensor:
+        """[views, T, ..., J] as [T, ..., D]."""
+        return of_views.movedim(0, -2).flatten(-2)
+
+    return Outside.of(
+        side_by_side(rows * used[:, :, None]),
+        side_by_side(shown),
+        members,
+        side_by_side(within),
+        side_by_side(between),
     )
 
 

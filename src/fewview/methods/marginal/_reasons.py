@@ -69,9 +69,13 @@ def class_uncertainty(model: Gaussians, support_mask: Tensor, members: Tensor) -
         full[columns[:, None], columns] = torch.cholesky_inverse(factor)
         weight = members[pattern == index].sum(0).double()
         information += weight[:, None, None] * full
-    # inv(inv(B) + K) = inv(I + B K) B, which needs no inverse of B.
+    # inv(inv(B) + K) = R inv(I + R' K R) R' with R R' = B, which needs no inverse of B.
+    values, vectors = torch.linalg.eigh(between)
+    root = vectors * values.clamp(min=0).sqrt()
     identity = torch.eye(width, dtype=torch.float64, device=between.device)
-    after = torch.linalg.solve(identity + between @ information, between.expand(way, -1, -1))
+    factor = torch.linalg.cholesky(identity + root.T @ information @ root)
+    half = torch.linalg.solve_triangular(factor, root.T.expand(way, -1, -1), upper=False)
+    after = half.mT @ half
     before = view_sums(between.diagonal(), model.dims).clamp(min=1e-30)
     return (view_sums(after.diagonal(dim1=-2, dim2=-1), model.dims) / before).clamp(0, 1)
 

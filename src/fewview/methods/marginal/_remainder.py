@@ -57,28 +57,30 @@ class Remainder:
         Of what views leave over of supports and queries; `members` says which class supports are
         of, [T, N_S, C].
         """
-        n_support, out = members.shape[1], members.new_zeros(())
-        for place, view in enumerate(self.views):
-            products, known = unit_products(left[view])
-            there = members * known[:, :n_support, None]
-            counts, sums = there.sum(1), products[..., :n_support] @ there
-            usual, share, freedom = (x[place] for x in (self.offset, self.share, self.freedom))
-            offset = _of_the_task(usual, freedom, counts, sums[:, :n_support], there)
-            size = 1 - offset  # [T, 1], as those that follow
-            # Rows of one class are as alike as ever, and products vary as they do.
-            shrunk = size / (1 - usual)
-            share, freedom = (1 - (1 - share) / shrunk).clamp(min=0), freedom * shrunk.square()
-            unknown = size / freedom  # s + b
-            within, between = (1 - share) * unknown, share * unknown
-            gain = between / (between * counts + within)  # class means are gain * sums
-            spread = within + gain * within
-            asked = sums[:, n_support:] - (offset * counts)[:, None]
-            squares = (there * sums[:, :n_support]).sum(1) - offset * counts.square()
-            fit = size * (1 / spread - 1 / unknown) + gain.square() * squares / spread
-            fit = (fit + freedom * (spread / unknown).log())[:, None]
-            shown = known[:, n_support:, None]
-            out = out - (fit - 2 * (gain / spread)[:, None] * asked) / 2 * shown
-        return out
+        count, n_support = len(self.views), members.shape[1]
+        products, known = unit_products(LeftOver.join([left[view] for view in self.views]))
+        # Tasks in one view after the other.
+        usual, share, freedom = (
+            part.repeat_interleave(len(members))[:, None]
+            for part in (self.offset, self.share, self.freedom)
+        )
+        there = members.repeat(count, 1, 1) * known[:, :n_support, None]
+        counts, sums = there.sum(1), products[..., :n_support] @ there
+        offset = _of_the_task(usual[:, 0], freedom[:, 0], counts, sums[:, :n_support], there)
+        size = 1 - offset  # [T, 1], as those that follow
+        # Rows of one class are as alike as ever, and products vary as they do.
+        shrunk = size / (1 - usual)
+        share, freedom = (1 - (1 - share) / shrunk).clamp(min=0), freedom * shrunk.square()
+        unknown = size / freedom  # s + b
+        within, between = (1 - share) * unknown, share * unknown
+        gain = between / (between * counts + within)  # class means are gain * sums
+        spread = within + gain * within
+        asked = sums[:, n_support:] - (offset * counts)[:, None]
+        squares = (there * sums[:, :n_support]).sum(1) - offset * counts.square()
+        fit = size * (1 / spread - 1 / unknown) + gain.square() * squares / spread
+        fit = (fit + freedom * (spread / unknown).log())[:, None]
+        out = ((gain / spread)[:, None] * asked - fit / 2) * known[:, n_support:, None]
+        return out.reshape(count, len(members), *out.shape[1:]).sum(0)
 
 
 def _of_the_task(

@@ -6,9 +6,10 @@ The mathematics of one score is in `_model.py`; here is the order in which score
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -21,20 +22,31 @@ from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
     Kept,
+    Part,
+    Posterior,
     about_the_task,
     filled_in,
     gather_evidence,
     posterior,
     predictive_scores,
     variational_scores,
+    with_queries,
 )
-from fewview.methods.marginal._outside import LeftOver, Profile, find_outside, leave_over
+from fewview.methods.marginal._outside import (
+    LeftOver,
+    Outside,
+    Profile,
+    find_outside,
+    leave_over,
+    rows_of,
+)
 from fewview.methods.marginal._projection import Projection
 from fewview.methods.marginal._remainder import Remainder
 from fewview.methods.marginal._settings import Settings
-from fewview.numerics._again import Again
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._sinkhorn import PATIENCE, balanced_softmax
+from fewview.numerics._again import play
+from fewview.numerics._batch import EpisodeBatch, map_tensors, pieces
+from fewview.numerics._cores import on_all_cores, share_of
+from fewview.numerics._sinkhorn import balanced_softmax
 from fewview.numerics._softmax import log_softmax, softmax
 
 # Share of the rounds over which the temperature rises to its full value.
@@ -42,6 +54,15 @@ RISE = 0.3
 # Numbers in the covariances of a round up to which a GPU plays it again: more cost it more than
 # their launches.
 PLAYED = 1 << 26
+# More of them make it worth while to go on with one of so many tasks, when the others have settled.
+DIVIDED, FEWER = 1 << 24, 4
+# Steps towards balance in a round that is played. They start where the last round ended and came
+# within 0.05 of the potentials (five data sets); after the rounds there are as many as it takes.
+STEPS = 2
+# Times so many steps at the end, and what they then may still change.
+LAST, ALIKE = 3, 1e-4
+# A core has at least so many tasks: their rounds cost it a few dozen operations of each.
+FEW_TASKS = 16
 # A task has settled when no responsibility changes by more than this; on base classes smaller
 # values change accuracy by less than 0.1 points.
 SETTLED = 0.1
@@ -76,6 +97,9 @@ BELIEVED = 1.5
 # What is left over of supports and queries counts so much in the rounds, where directions of the
 # task say part of it again; chosen on the same sets.
 REPEATED = 0.5
+
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
@@ -130,38 +154,49 @@ def evidence_of(
     batch: EpisodeBatch,
     state: MarginalState,
     rule: Rule,
-    kept: Kept | None = None,
-    left: Mapping[int, LeftOver] | None = None,
-) -> Evidence:
+    kept: Kept | None,
+    views: Sequence[int],
+    look: Callable[[EpisodeBatch, Mapping[int, LeftOver]], Seen],
+) -> tuple[Evidence, list[Seen]]:
     """What the samples of some scaled tasks say about class means.
 
-    Components of views that something is `left` over of are not computed again.
+    `look` is shown some tasks after the others, and what is left over of these `views`; what it
+    sees comes back too.
     """
-    found, kept = batch, Kept(room=0) if kept is None else kept
-    empty = has_empty_cells(batch)
+    found, empty = batch, has_empty_cells(batch)
     if empty and rule.structure == "imputed":
         found, empty = filled_cells(batch, state), False
     elif empty:
         known = (tuple(map(torch.nan_to_num, views)) for views in (batch.support, batch.query))
         found = replace(batch, support=next(known), query=next(known))
-    inside = {view: torch.split(part.inside, [batch.n_support, batch.n_query], 1)
-              for view, part in (left or {}).items() if not empty}  # fmt: skip
-    support, query = (
-        state.projection.apply(views, mask, {view: parts[k] for view, parts in inside.items()})
-        for k, (views, mask) in enumerate(
-            ((found.support, batch.support_mask), (found.query, batch.query_mask))
-        )
-    )
-    support_mask, query_mask = batch.support_mask, batch.query_mask
+    mask = torch.cat([batch.support_mask, batch.query_mask], dim=1)
+    projection, seen = completed(state), {}
+
+    def components(tasks: slice, part: EpisodeBatch) -> Tensor:
+        left = {view: leave_over(part, view, projection) for view in views}
+        seen[tasks.start] = look(part, left)
+        rows = part if found is batch else found.tasks(tasks)
+        known = {} if empty else {view: of_view.inside for view, of_view in left.items()}
+        of_views = [known[v] if v in known else rows_of(rows, v) for v in range(batch.n_views)]
+        return state.projection.apply(of_views, mask[tasks], known)
+
+    parts: list[Part] = []
+    start = 0
+    for part in pieces(batch):
+        tasks = slice(start, start + part.n_tasks)
+        parts.append((tasks, partial(components, tasks, part)))
+        start = tasks.stop
     if rule.structure == "imputed":
-        support = filled_in(state.model, support, support_mask)
-        query = filled_in(state.model, query, query_mask)
-        support_mask, query_mask = torch.ones_like(support_mask), torch.ones_like(query_mask)
-    out = gather_evidence(state.model, support, query, support_mask, query_mask, rule.rank, kept)
-    if not empty:
-        return out
-    views = batch.support_mask.any((0, 1)) | batch.query_mask.any((0, 1))
-    return see_cells(out, state.model, kept.root(state.model, views), completed(state), batch)
+        samples = torch.cat([make() for _, make in parts])
+        filled = filled_in(state.model, samples, mask)
+        parts, mask = [(slice(None), lambda: filled)], torch.ones_like(mask)
+    # Rows with empty cells have matrices of their own, in which no coordinates are independent.
+    out, root = gather_evidence(
+        state.model, parts, mask, batch.n_support, rule.rank, kept, turns=not empty
+    )
+    if empty:
+        out = see_cells(out, state.model, root, projection, batch)
+    return out, [seen[start] for start in sorted(seen)]
 
 
 def completed(state: MarginalState) -> Projection:
@@ -180,27 +215,35 @@ def score_alone(
     batch: EpisodeBatch, state: MarginalState, rule: Rule, kept: Kept | None = None
 ) -> tuple[Evidence, Tensor, Tensor]:
     """What the samples say, supports' weights, and the scores of every query by itself."""
-    members, left = batch.one_hot(), {}
-    rest, profile = state.remainder, state.profile if together(batch.n_query, rule) else None
-    if rule.structure != "full":
-        rest = profile = None
-    projection = completed(state)
-    for view in {*(rest.views if rest else ()), *(profile.views if profile else ())}:
-        left[view] = leave_over(batch, view, projection)
-    evidence = evidence_of(batch, state, rule, kept, left)
+    members, whole = batch.one_hot(), rule.structure == "full"
+    rest = state.remainder if whole else None
+    # Directions come from all rows of the task, so they take part in the rounds only.
+    profile = state.profile if whole and together(batch.n_query, rule) else None
+    empty = has_empty_cells(batch)
+
+    def look(
+        part: EpisodeBatch, left: Mapping[int, LeftOver]
+    ) -> tuple[Tensor | None, Outside | None]:
+        members = part.one_hot()
+        remainder = None if rest is None else rest.predictive(left, members)
+        if profile is None:
+            return remainder, None
+        if empty:
+            filled, projection = filled_cells(part, state), completed(state)
+            left = {view: leave_over(filled, view, projection) for view in profile.views}
+        return remainder, find_outside(left, members, profile)
+
+    views = {*(rest.views if rest else ()), *(profile.views if profile else ())}
+    evidence, seen = evidence_of(batch, state, rule, kept, sorted(views), look)
+    remainders, outsides = zip(*seen, strict=True)
     if rest is not None:
-        evidence = replace(evidence, remainder=rest.predictive(left, members))
+        evidence = replace(evidence, remainder=torch.cat(remainders))
     if together(batch.n_query, rule):
         likely = softmax(_by_supports(evidence, members, "variational"))
         evidence = about_the_task(evidence, members, likely)
     scores = _by_supports(evidence, members, rule.scoring)
     if profile is not None:
-        # These come from all rows of the task, so they take part in the rounds only.
-        if has_empty_cells(batch):
-            filled = filled_cells(batch, state)
-            left = {view: leave_over(filled, view, projection) for view in profile.views}
-        outside = find_outside(left, batch.way, batch.n_support, profile)
-        evidence = replace(evidence, outside=outside)
+        evidence = replace(evidence, outside=Outside.join(outsides))
     return evidence, members, scores
 
 
@@ -209,7 +252,7 @@ def _by_supports(evidence: Evidence, members: Tensor, scoring: str) -> Tensor:
     if scoring == "predictive":
         scores = predictive_scores(evidence, members)
     else:
-        scores = variational_scores(evidence, posterior(evidence, members))[0]
+        scores = variational_scores(evidence, posterior(evidence, members), alike=True)[0]
     return scores if evidence.remainder is None else scores + evidence.remainder
 
 
@@ -225,7 +268,17 @@ def score_together(
     if not together(scores.shape[1], rule):
         return settings.by_itself * scores
     balances = (EVEN, None) if settings.balance is None else (settings.balance,)
-    found, bound = _rounds(evidence, members, scores, settings, rule.n_iter, balances)
+
+    def explain(tasks: Tensor) -> tuple[Tensor, Tensor]:
+        if len(scores) == len(tasks):
+            return _rounds(evidence, members, scores, settings, rule.n_iter, balances)
+        given = evidence.tasks(tasks), members[tasks], scores[tasks]
+        return _rounds(*given, settings, rule.n_iter, balances)
+
+    numbers = torch.arange(len(scores), device=scores.device)
+    size = len(scores) if scores.is_cuda else max(FEW_TASKS, share_of(len(scores)))
+    groups = on_all_cores(explain, torch.split(numbers, size), scores.device)
+    found, bound = groups[0] if len(groups) == 1 else map(torch.cat, zip(*groups, strict=True))
     if len(balances) == 1 and settings.calibration is not None:
         return settings.calibration * found[:, 0]
     alone = log_softmax(settings.alone * scores)
@@ -258,17 +311,31 @@ def calibrated(scores: Tensor, alone: Tensor, usual: float) -> Tensor:
     by supports alone are, [T, N_Q, C].
     """
 
-    def sureness(logits: Tensor) -> Tensor:
-        return softmax(logits).amax(-1).mean(1).clamp(max=1 - 1e-6)
-
-    wanted = torch.lerp(sureness(alone).logit(), sureness(usual * scores).logit(), BY_QUERIES)
+    wanted = torch.lerp(_sureness(alone).logit(), _sureness(usual * scores).logit(), BY_QUERIES)
     wanted = torch.sigmoid(wanted + BEYOND)
-    low, high = (torch.full_like(wanted, math.log(limit)) for limit in FACTORS)
-    for _ in range(HALVINGS):
+    limits = tuple(torch.full_like(wanted, math.log(limit)) for limit in FACTORS)
+    low, high = play(_Wanted.halve, _Wanted(scores, wanted), limits, HALVINGS)
+    return cast(Tensor, ((low + high) / 2).exp()[:, None, None] * scores)
+
+
+def _sureness(logits: Tensor) -> Tensor:
+    """Mean over queries of their largest probability, [T]."""
+    return softmax(logits).amax(-1).mean(1).clamp(max=1 - 1e-6)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Scores [T, N_Q, C] and how sure they shall be, [T]."""
+
+    scores: Tensor
+    sureness: Tensor
+
+    def halve(self, limits: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Bring limits of the logarithms of factors, [T] each, nearer together."""
+        low, high = limits
         middle = (low + high) / 2
-        below = sureness(middle.exp()[:, None, None] * scores) < wanted
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return ((low + high) / 2).exp()[:, None, None] * scores
+        below = _sureness(middle.exp()[:, None, None] * self.scores) < self.sureness
+        return torch.where(below, middle, low), torch.where(below, high, middle)
 
 
 class _Round(NamedTuple):
@@ -278,32 +345,29 @@ class _Round(NamedTuple):
     scores: Tensor  # of queries, [T, N_Q, C]
     r: Tensor  # responsibilities that they follow from, likewise
     potentials: Tensor  # or log shares of classes, [T, C]
-    bound: Tensor  # lower bounds of the log evidence, up to what no choice here changes, [T]
+    normaliser: Tensor  # log normalisers of beliefs, of all classes, [T]
     moving: Tensor  # who has not settled, bool [T]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Explaining:
     """Explanations of the queries of some tasks, round by round; see `_rounds`."""
 
-    evidence: Evidence
-    members: Tensor  # [T, N_S, C]
+    evidence: Evidence  # of queries; what is left over counts as much as it does in the rounds
+    supports: Posterior  # what supports alone say of class means
     free: Tensor  # tasks whose shares of classes are learnt, bool [T]
-    held: Tensor  # positions of the others
+    start: Tensor  # share of the temperature that a task starts with, [T, 1, 1]
     settings: Settings
     n_rise: float  # rounds until the temperature has its full value
-    balance: float | None  # of those that are held
+    balance: float | None  # of those that are not free
 
     def respond(self, now: _Round, looks: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Log-responsibilities, what is to be given next time, and who still moves."""
         done = (now.over / self.n_rise).clamp(max=1)
-        # With soft first answers the mean of every class would be drawn to a class with most
-        # queries, which equal masses prevent; shares that are learnt start from what supports
-        # alone say.
-        start = torch.where(self.free, 1.0, self.settings.anneal)[:, None, None].to(now.scores)
-        rising = torch.where(done < 1, start + (1 - start) * done, 1.0)
-        logits = self.settings.temperature * rising * now.scores
-        log_r, potentials = assign(logits, now.potentials, self.balance, self.held, LOOSE, looks)
+        rising = self.settings.temperature * torch.lerp(self.start, torch.ones_like(done), done)
+        log_r, potentials = assign(
+            rising * now.scores, now.potentials, self.balance, self.free, LOOSE, looks
+        )
         moving = (log_r.exp() - now.r).abs().amax((1, 2)) > SETTLED
         return log_r, potentials, now.moving & (moving | (done < 1))
 
@@ -311,40 +375,45 @@ class Explaining:
         """The end of the round of those who still move; others stay as they are."""
         evidence, r = self.evidence, log_r.exp()
         weights = self.settings.temperature * r
-        belief = posterior(evidence, self.members, weights)
+        belief = with_queries(evidence, self.supports, weights)
         scores, normaliser = variational_scores(evidence, belief)
         if evidence.outside is not None:
-            more, rest = evidence.outside.variational(self.members, weights)
-            scores, normaliser = scores + BELIEVED * more, normaliser + BELIEVED * rest
+            more, rest = evidence.outside.variational(weights)
+            scores = torch.add(scores, more, alpha=BELIEVED)
+            normaliser = torch.add(normaliser, rest, alpha=BELIEVED)
+        normaliser = normaliser.sum(-1)
         if evidence.remainder is not None:
-            more = REPEATED * evidence.remainder
-            scores, normaliser = scores + more, normaliser + (weights * more).sum(1)
-        n_query, way = r.shape[1:]
-        prior = torch.where(self.free, log_dirichlet(r.sum(1)), -n_query * math.log(way))
-        bound = normaliser.sum(-1) - (r * log_r).sum((1, 2)) + prior
+            scores = scores + evidence.remainder
+            normaliser = normaliser + (weights * evidence.remainder).sum((1, 2))
         cells = moving[:, None, None]
         return _Round(
             over=now.over + 1,
             scores=torch.where(cells, scores, now.scores),
             r=torch.where(cells, r, now.r),
             potentials=torch.where(moving[:, None], potentials, now.potentials),
-            bound=torch.where(moving, bound, now.bound),
+            normaliser=torch.where(moving, normaliser, now.normaliser),
             moving=moving,
         )
+
+    def bound(self, now: _Round) -> Tensor:
+        """Lower bounds of the log evidence, up to what no choice here changes, [T]."""
+        n_query, way = now.r.shape[1:]
+        even = -n_query * math.log(way)
+        prior = torch.where(self.free, log_dirichlet(now.r.sum(1)), even)
+        return now.normaliser - torch.xlogy(now.r, now.r).sum((1, 2)) + prior
 
     def step(self, now: _Round) -> _Round:
         """A round in which all stay together and nobody waits."""
         return self.believe(now, *self.respond(now, looks=False))
 
-    def of_tasks(self, moving: Tensor) -> Explaining:
-        """The same of some of the tasks, bool [T]."""
-        free = self.free[moving]
+    def of_tasks(self, key: Tensor) -> Explaining:
+        """The same of some of the tasks, int64 [n], rising."""
         return replace(
             self,
-            evidence=self.evidence.tasks(moving),
-            members=self.members[moving],
-            free=free,
-            held=(~free).nonzero()[:, 0],
+            evidence=self.evidence.tasks(key),
+            supports=map_tensors(self.supports, lambda tensor: tensor[key]),
+            free=self.free[key],
+            start=self.start[key],
         )
 
 
@@ -365,7 +434,7 @@ def _rounds(
     one is a number; the same task under each of them counts as so many tasks here.
 
     Tasks that have settled are left behind. On a GPU, where a round of few tasks costs its
-    launches, they stay, and a round is recorded and played again.
+    launches, most of them stay, and a round is recorded and played again.
 
     Returns:
         log_r: log-probabilities of classes, [T, explanations, N_Q, C].
@@ -373,36 +442,104 @@ def _rounds(
     """
     kinds, (n_query, way) = len(balances), scores.shape[1:]
     shape, balance = (len(scores), kinds), next((b for b in balances if b is not None), None)
-    evidence = evidence.repeated(kinds)
-    members, scores = (x.repeat_interleave(kinds, dim=0) for x in (members, scores))
-    free = torch.tensor([b is None for b in balances]).repeat(shape[0])
-    held = (~free).nonzero()[:, 0].to(scores.device)
-    rise, free = RISE * n_iter, free.to(scores.device)
-    these = Explaining(evidence, members, free, held, settings, rise, balance)
+    supports = map_tensors(posterior(evidence, members), lambda x: x.repeat_interleave(kinds, 0))
+    evidence = evidence.without_supports().repeated(kinds)
+    if evidence.remainder is not None:
+        evidence = evidence.of_others({"remainder": REPEATED * evidence.remainder})
+    scores = scores.repeat_interleave(kinds, 0)
+    # With soft first answers the mean of every class would be drawn to a class with most queries,
+    # which equal masses prevent; shares that are learnt start from what supports alone say.
+    starts = [1.0 if b is None else settings.anneal for b in balances]
+    free, start = (
+        torch.tensor(part).repeat(shape[0]).to(scores.device)
+        for part in ([b is None for b in balances], starts)
+    )
+    these = Explaining(
+        evidence, supports, free, start[:, None, None].to(scores), settings, RISE * n_iter, balance
+    )
     now = _Round(
         scores.new_zeros(()), scores, torch.zeros_like(scores),
         scores.new_zeros(len(scores), way), scores.new_zeros(len(scores)), torch.ones_like(free),
     )  # fmt: skip
-    played = _worth_playing(evidence, way) and (balance or 0) < 1
-    again, places, out = Again(), torch.arange(len(scores), device=scores.device), now
+    worth = _worth_playing(evidence, way) and (balance or 0) < 1
+    out = (_played if worth else _taken)(these, now, n_iter)
+    found = _settled(settings.temperature * out.scores, out.potentials, balance, free, worth)
+    return found.reshape(*shape, n_query, way), these.bound(out).reshape(shape)
+
+
+def _taken(these: Explaining, now: _Round, n_iter: int) -> _Round:
+    """Take rounds one after the other; tasks that have settled are left behind."""
+    places, out = torch.arange(len(now.scores), device=now.scores.device), now
     for index in range(n_iter):
-        if played:
-            now = again(these.step, now)
-            continue
         log_r, potentials, moving = these.respond(now, looks=True)
-        if index >= rise and not bool(moving.all()):
+        if index >= these.n_rise and not bool(moving.all()):
             out = _put_back(out, now, places)
-            these, left = these.of_tasks(moving), moving.nonzero()[:, 0]
+            left = moving.nonzero()[:, 0]
             if not len(left):
-                break
-            places, log_r, potentials = places[left], log_r[left], potentials[left]
-            now = _Round(now.over, *(tensor[left] for tensor in now[1:]))
-            moving = moving[left]
+                return out
+            these, places = these.of_tasks(left), places[left]
+            log_r, potentials, moving = log_r[left], potentials[left], moving[left]
+            now = _of_tasks(now, left)
         now = these.believe(now, log_r, potentials, moving)
-    out = now if len(now.scores) == len(scores) else _put_back(out, now, places)
-    logits = settings.temperature * out.scores
-    found = assign(logits, out.potentials, balance, held)[0]
-    return found.reshape(*shape, n_query, way), out.bound.reshape(shape)
+    return _put_back(out, now, places)
+
+
+def _played(these: Explaining, now: _Round, n_iter: int) -> _Round:
+    """Rounds that a GPU plays; where it has much to do, few that still move go on by themselves."""
+    index = min(n_iter, math.ceil(these.n_rise))
+    now = play(Explaining.step, these, now, index)
+    out, places, count = now, None, len(now.scores)
+    size = -(-count // FEWER)
+    divides = not these.evidence.sizes and _numbers(these) > DIVIDED
+    while index < n_iter:
+        if divides and places is None and (moving := int(now.moving.sum())) <= size:
+            if not moving:
+                return now
+            # With some that have settled, so that there are always as many.
+            order = now.moving.logical_not().byte().argsort(stable=True)
+            places, out = order[:size].sort().values, _Round(*(tensor.clone() for tensor in now))
+            these, now = these.of_tasks(places), _of_tasks(now, places)
+        now = play(Explaining.step, these, now, 1)
+        index += 1
+    return now if places is None else _put_back(out, now, places)
+
+
+def _settled(
+    logits: Tensor, potentials: Tensor, balance: float | None, free: Tensor, worth: bool
+) -> Tensor:
+    """Log-responsibilities at the end, with all the steps towards balance that they need."""
+    if worth and balance is not None:
+        start = logits, potentials, torch.zeros_like(potentials)
+        log_r, _, change = play(_Balancing.step, _Balancing(logits, free, balance), start, LAST)
+        if bool((change <= ALIKE).all()):
+            return cast(Tensor, log_r.clone())
+    return assign(logits, potentials, balance, free)[0]
+
+
+@dataclass(frozen=True)
+class _Balancing:
+    """Scores that are brought towards balance, but in tasks that are free; see `assign`."""
+
+    logits: Tensor
+    free: Tensor
+    balance: float
+
+    def step(self, held: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """A few steps: log-responsibilities, potentials, and by how much these have changed."""
+        before = held[1]
+        log_r, after = assign(self.logits, before, self.balance, self.free, looks=False)
+        after = torch.where(self.free[:, None], before, after)
+        return log_r, after, (after - before).abs()
+
+
+def _of_tasks(now: _Round, key: Tensor) -> _Round:
+    """Of some of the tasks."""
+    return _Round(now.over, *(tensor[key] for tensor in now[1:]))
+
+
+def _numbers(these: Explaining) -> int:
+    """Numbers in the covariances of a round."""
+    return these.supports.shift.shape[:2].numel() * these.evidence.information.shape[-1] ** 2
 
 
 def _worth_playing(evidence: Evidence, way: int) -> bool:
@@ -424,24 +561,31 @@ def assign(
     logits: Tensor,
     potentials: Tensor,
     balance: float | None,
-    held: Tensor,
+    free: Tensor,
     tol: float = 1e-5,
     looks: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Log-responsibilities, and what is to be given next time.
 
-    With a balance these are potentials, in tasks that are `held` to it, at these positions; in all
-    others, `POWER` times log shares of classes, the queries' masses with `PSEUDO` more in each.
-    `looks` is of `balanced_softmax`, without which it takes few steps.
+    With a balance these are potentials, but in tasks that are `free`, bool [T]: there `POWER` times
+    log shares of classes, the queries' masses with `PSEUDO` more in each. `looks` is of
+    `balanced_softmax`, without which it takes few steps and nobody waits to hear who is free.
     """
     log_r = log_softmax(logits + potentials[:, None])
     masses = log_r.exp().sum(1) + PSEUDO
     following = POWER * (masses / masses.sum(1, keepdim=True)).log()
-    if balance is not None:
-        sweeps = {} if looks else {"max_sweeps": PATIENCE}
-        log_r[held], following[held] = balanced_softmax(
-            logits[held], balance, start=potentials[held], tol=tol, looks=looks, **sweeps
+    if balance is None:
+        return log_r, following
+    if not looks:
+        held = balanced_softmax(logits, balance, start=potentials, looks=False, max_sweeps=STEPS)
+        return (
+            torch.where(free[:, None, None], log_r, held[0]),
+            torch.where(free[:, None], following, held[1]),
         )
+    rest = (~free).nonzero()[:, 0]
+    log_r[rest], following[rest] = balanced_softmax(
+        logits[rest], balance, start=potentials[rest], tol=tol
+    )
     return log_r, following
 
 
