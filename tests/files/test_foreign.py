@@ -64,8 +64,11 @@ DEEDS: dict[str, tuple[str, str]] = {
     "fill memory in C": (
         "raise OSError('memory allocation failed for H5Dread')", r"needs more than 0\.3 GiB"),
     "fill memory with bytes": ("[bytes(10**7) for _ in range(100)]", r"needs more than 0\.3 GiB"),
-    "fill memory to the last byte": (
-        "kept = None\n        while True: kept = (kept,)", r"needs more than 0\.3 GiB"),
+    "no memory to say so": (
+        "import fewview.files._guarded as g, resource as r; say = g.json.dumps; "
+        "held = r.getrlimit(r.RLIMIT_AS); g.json.dumps = lambda *a, **k: "
+        "np.ones(10**8) if r.getrlimit(r.RLIMIT_AS) == held else say(*a, **k); raise MemoryError",
+        r"needs more than 0\.3 GiB"),
     "raise": ("raise KeyError('x')", r"KeyError \('x'\) in \S+, a library's.*does not suit"),
     "say damage": (
         "raise KeyError('bad header, file is truncated')",

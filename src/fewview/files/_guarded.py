@@ -29,7 +29,14 @@ from typing import IO, Any
 import numpy as np
 
 from fewview.files._file_contents import Contents
-from fewview.files._limits import SECONDS, memory_limit, time_limit, too_large, whose_fault
+from fewview.files._limits import (
+    SECONDS,
+    memory_limit,
+    time_limit,
+    too_large,
+    used_memory,
+    whose_fault,
+)
 from fewview.files._npz import read_npy
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._whole_files import is_full, no_room_for_temporary, temporary_folder
@@ -367,13 +374,9 @@ def _limits(memory: int, seconds: float) -> Iterator[None]:
     except ImportError:  # not a POSIX system: the parent still watches the time
         yield
         return
-    used = 2**30
-    with suppress(OSError, ValueError):
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        used = pages * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     hard = before[1]
-    wanted = used + memory
+    wanted = (used_memory() or 2**30) + memory
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))

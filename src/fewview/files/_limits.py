@@ -38,6 +38,8 @@ _DAMAGE_WORDS = (
     r"unable to (synchronously )?(open|read|get)|can't (synchronously )?(open|read|get)|"
     r"end of file|buffer is (too small|smaller)"
 )
+# Bytes that are left when reading stops for want of memory.
+SPARE = 2**25
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -127,6 +129,32 @@ def memory_limit(size: int) -> int:
         return int(float(match[1]) * _UNITS[match[2].upper()])
     except (ValueError, OverflowError):
         raise FewviewError(f"${MEMORY} is {text!r}; give a size such as 500M or 16G") from None
+
+
+def used_memory() -> int | None:
+    """Bytes of address space that this process takes, where the system tells."""
+    try:
+        import resource
+
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+        return int(pages) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def check_memory() -> None:
+    """Raise MemoryError where a limit of this process is near.
+
+    For what makes many small things: where not even a few bytes are left, Python may try to say so
+    for ever.
+    """
+    try:
+        import resource
+    except ImportError:  # not a POSIX system, where no limit holds
+        return
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most != resource.RLIM_INFINITY and (used_memory() or 0) > most - SPARE:
+        raise MemoryError
 
 
 def time_limit(size: int) -> float:

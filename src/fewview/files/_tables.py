@@ -16,6 +16,7 @@ import csv
 import math
 import re
 import warnings
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from importlib import import_module
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from fewview.files._file_contents import DEFAULT_KEY, Keys
 from fewview.files._guarded import load
 from fewview.files._kinds import to_array, to_text
-from fewview.files._limits import naming
+from fewview.files._limits import check_memory, naming
 from fewview.files._npz import read_npy
 from fewview.ground._checkers import check_dimensions, check_extra
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
@@ -55,6 +56,8 @@ DECIMAL_COMMA = re.compile(
 THOUSANDS = re.compile(r"[+-]?\d{1,3}\.\d{3}")
 # In so many lines a header is looked for below titles.
 MOST_TITLES = 10
+# After so many letters it is looked how much memory is left: as cells they may take 64 times that.
+CHECKED = 1 << 16
 # Columns of words, by their place.
 Worded = dict[int, Texts]
 # Keys (None for plain arrays), numbers [rows, width], names of columns where they have some, and
@@ -265,9 +268,16 @@ class Points:
 
 
 def _decoded(stream: Iterable[str], file: Path) -> Iterator[str]:
-    """Lines in which bytes that are no UTF-8 are read as spreadsheets in the West wrote them."""
-    told = False
+    """Lines in which bytes that are no UTF-8 are read as spreadsheets in the West wrote them.
+
+    Whoever keeps their cells is stopped before memory is used up.
+    """
+    told, unchecked = False, 0
     for line in stream:
+        unchecked += len(line)
+        if unchecked > CHECKED:
+            check_memory()
+            unchecked = 0
         if not line.isascii():
             try:
                 line.encode()
@@ -355,13 +365,13 @@ def load_text(path: Path, memory: int, dtype: str | None, key: str) -> dict[str,
     columns = header[:place] + header[place + 1 :]
     ids: list[str] = []
     numbers: list[int] = []
-    rows: list[NDArray[np.float64]] = []
+    values = array("d")
     worded: set[int] = set()
     for number, cells in lines:
         numbers.append(number)
         ids.append(cells.pop(place))
-        rows.append(np.array(_floats(cells, worded), dtype=np.float64))
-    block: NDArray[Any] = np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
+        values.fromlist(_floats(cells, worded))
+    block: NDArray[Any] = np.frombuffer(values).reshape(len(ids), len(columns))
     texts = _texts(path, key, place, worded) if worded else {}
     if dtype != "float64":
         with np.errstate(over="ignore"):
