@@ -5,10 +5,14 @@ Names are loaded on first use, so that `import fewview` takes no time.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from fewview._version import __version__ as __version__
 from fewview.ground._lazy import lazily
+from fewview.ground._waiting import wait_asleep
+
+wait_asleep(os.environ)
 
 if TYPE_CHECKING:
     from fewview.datasets._loading import load as load

@@ -62,7 +62,11 @@ def test_an_empty_cell_counts_as_the_mean_of_the_base_set() -> None:
     base = MultiViewData({"a": rng.normal(5, 2, (40, 3))}, np.repeat([0, 1, 2, 3], 10))
     mean = base.view("a").mean(axis=0)
     for name in ("ugda", "proto", "ptmap"):
-        clf = create(name).fit_base(base).fit({"a": [[1.0, 2.0, 3.0], [9.0, 8.0, 7.0]]}, ["x", "y"])
+        clf = (
+            create(name, dtype="float64")
+            .fit_base(base)
+            .fit({"a": [[1.0, 2.0, 3.0], [9.0, 8.0, 7.0]]}, ["x", "y"])
+        )
         empty = {"a": [[1.0, NAN, 4.0], [8.0, 9.0, NAN]]}
         filled = {"a": [[1.0, mean[1], 4.0], [8.0, 9.0, mean[2]]]}
         np.testing.assert_allclose(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.ground._errors import FewviewError
+from fewview.numerics._products import products
 from fewview.samples._data import MultiViewData
 
 # Rows of a class whose products are taken at once.
@@ -68,12 +69,12 @@ class ViewMoments:
         root = torch.cat([*roots, between])
         if len(roots) == 2 and len(root) <= root.shape[1]:
             return ViewMoments(count, mean, root)
-        total = sum((part.spread for part in (self, other) if part.summed), _products(root))
+        total = sum((part.spread for part in (self, other) if part.summed), products(root))
         return ViewMoments(count, mean, total, summed=True)
 
     def scatter(self) -> Tensor:
         """Sum of the products of deviations, [d, d]."""
-        return self.spread if self.summed else _products(self.spread)
+        return self.spread if self.summed else products(self.spread)
 
     @property
     def rank(self) -> int:
@@ -114,18 +115,12 @@ def _deviations(rows: NDArray[Any], mean: NDArray[Any], more: NDArray[Any]) -> N
         step = rows[start : start + BLOCK] - about
         if start == 0 and len(more):
             step = np.concatenate([step, more.astype(rows.dtype)])
-        part = step.T @ step  # numpy sees the symmetry and halves the work
+        part = products(torch.from_numpy(step)).numpy()
         total = part if len(rows) <= BLOCK else total + part
     rest = mean - about
     if len(rows) * np.abs(rest).max() ** 2 > 1e-14 * total.diagonal().max():
         total = total - np.outer(len(rows) * rest, rest)  # the mean above was a rounded one
     return total.astype(np.float64, copy=False)
-
-
-def _products(root: Tensor) -> Tensor:
-    """root' root; numpy sees the symmetry and halves the work."""
-    rows = root.numpy()
-    return torch.from_numpy(rows.T @ rows)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from fewview.ground._draws import stream_key, uniform
+from fewview.numerics._products import one_thread_of_numpy, products
 
 # Above this size the leading axes are found by Lanczos iteration instead of a full decomposition.
 DENSE_SIZE = 600
@@ -41,25 +42,21 @@ def principal_axes(centred: Tensor, components: int) -> tuple[Tensor, Tensor]:
 def _leading(centred: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors, at least the leading ones, of X X' or X' X: the smaller one."""
     n, width = centred.shape
-    side = min(n, width)
-    if centred.device.type != "cpu" and side <= GRAM_SIZE:
-        values, vectors = torch.linalg.eigh(
-            centred @ centred.T if n < width else centred.T @ centred
-        )
-        return values[-count:], vectors[:, -count:]
-    rows = centred.cpu().numpy()  # numpy sees the symmetry of products and halves the work
-    dense = side <= max(DENSE_SIZE, 3 * count)
-    if dense or side <= GRAM_SIZE:
+    side, there = min(n, width), centred.device.type != "cpu"
+    if side <= GRAM_SIZE:
         # Formed once, the matrix of products is read from near memory in every step.
-        operator = rows @ rows.T if n < width else rows.T @ rows
+        matrix = products(centred.mT if n < width else centred)
+        if there or side <= max(DENSE_SIZE, 3 * count):
+            values, vectors = torch.linalg.eigh(matrix)
+            return values[-count:], vectors[:, -count:]
+        operator = matrix.numpy()
     else:
+        rows = centred.cpu().numpy()
         operator = LinearOperator(
             (width, width), matvec=lambda x: rows.T @ (rows @ x), dtype=np.float64
         )
-    if dense:
-        found = np.linalg.eigh(operator)
-    else:
-        start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
+    start = uniform(np.array(stream_key("principal axes"), dtype=np.uint64), operator.shape[0])
+    with one_thread_of_numpy():
         found = eigsh(operator, k=count, v0=start - 0.5)
     values, vectors = (torch.from_numpy(part).to(centred.device) for part in found)
     return values, vectors

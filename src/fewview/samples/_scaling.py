@@ -365,7 +365,8 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
 
 def signed_root(block: NDArray[Any]) -> NDArray[Any]:
     """Square roots of the sizes of entries, with their signs."""
-    out: NDArray[Any] = np.copysign(np.sqrt(np.abs(block)), block)
+    out: NDArray[Any] = np.sqrt(np.abs(block))
+    np.copysign(out, block, out=out)
     return out
 
 

@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fewview.ground._errors import FewviewError
 from fewview.methods.marginal._model import Gaussians, view_sums
 from fewview.methods.marginal._projection import Projection
+from fewview.numerics._batch import map_tensors
+from fewview.numerics._products import products
 from fewview.samples._data import MultiViewData
 
-# Samples that are projected at once.
-ROWS = 1024
+# Samples that are projected at once: what stays in the caches of a CPU; a GPU has none to mind.
+ROWS, GPU_ROWS = 1024, 1 << 16
 # Share of a sphere in what S is pulled to; the rest is its own diagonal.
 SPHERE = 0.125
 # How far correlations of samples are pulled to zero before they stand for those of class means.
@@ -40,6 +41,7 @@ class MarginalStatistics:
         counts: samples that have both views, float64 [C, V, V].
         sums: sums of coordinates over samples that also have view v, float64 [C, V, d].
         products: sum of x x' over all classes, float64 [d, d], missing coordinates being zero.
+        device: where sums are taken and kept.
 
     Example:
         >>> from fewview.methods.marginal._projection import fit_projection
@@ -57,46 +59,49 @@ class MarginalStatistics:
     counts: Tensor = field(default_factory=lambda: torch.zeros(0))
     sums: Tensor = field(default_factory=lambda: torch.zeros(0))
     products: Tensor = field(default_factory=lambda: torch.zeros(0))
+    device: Any = "cpu"
 
     def __post_init__(self) -> None:
         if not self.products.numel():
             n_views, width = len(self.projection.dims), sum(self.projection.dims)
-            self.counts = torch.zeros(0, n_views, n_views, dtype=torch.float64)
-            self.sums = torch.zeros(0, n_views, width, dtype=torch.float64)
-            self.products = torch.zeros(width, width, dtype=torch.float64)
+            sizes = ((0, n_views, n_views), (0, n_views, width), (width, width))
+            self.counts, self.sums, self.products = (
+                torch.zeros(size, dtype=torch.float64, device=self.device) for size in sizes
+            )
 
     def update(self, data: MultiViewData) -> MarginalStatistics:
         """Add labelled, scaled samples, projected in their own dtype and summed in float64."""
-        places = self._places(data.classes.tolist())[torch.from_numpy(data.codes.copy())].numpy()
+        places = self._places(data.classes.tolist())[torch.tensor(data.codes)].to(self.device)
+        mask = torch.tensor(data.mask, device=self.device)
         blocks = list(data.views.values())
-        dtype = np.result_type(*blocks)
-        axes = [part.numpy().astype(dtype) for part in self.projection.axes]
-        shifts = [part.numpy().astype(dtype) for part in self.projection.shift]
-        for start in range(0, len(data), ROWS):
-            part = slice(start, start + ROWS)
-            mask = data.mask[part]
+        kinds = [torch.tensor(block[:0], device=self.device) for block in blocks]
+        axes, shifts = (
+            [part.to(kind) for part, kind in zip(parts, kinds, strict=True)]
+            for parts in (self.projection.axes, self.projection.shift)
+        )
+        size = GPU_ROWS if self.products.is_cuda else ROWS
+        for start in range(0, len(data), size):
+            part = slice(start, start + size)
             projected = [
-                np.where(mask[:, view, None], block[part] @ axes[view] - shifts[view], 0.0)
+                (torch.tensor(block[part], device=self.device) @ axes[view] - shifts[view]).double()
                 for view, block in enumerate(blocks)
             ]
-            self._add(np.concatenate(projected, axis=1, dtype=np.float64), mask, places[part])
+            seen = torch.split(mask[part], 1, dim=1)
+            rows = [row.where(there, 0.0) for row, there in zip(projected, seen, strict=True)]
+            self._add(torch.cat(rows, dim=1), mask[part], places[part])
         return self
 
-    def _add(
-        self, rows: NDArray[np.float64], mask: NDArray[np.bool_], place: NDArray[np.int64]
-    ) -> None:
+    def _add(self, rows: Tensor, mask: Tensor, place: Tensor) -> None:
         """Add projected rows [n, d], mask [n, V], classes [n]."""
-        # Sorted, the rows of a class are one stretch, which is summed at once.
-        order = np.argsort(place, kind="stable")
-        classes, starts = np.unique(place[order], return_index=True)
-        where = torch.from_numpy(classes)
+        self.products += products(rows)
+        # Sorted, the rows of a class are one stretch, which is summed at once, in their order.
+        order = place.argsort(stable=True)
+        classes, lengths = torch.unique_consecutive(place[order], return_counts=True)
+        rows, seen = rows[order], mask[order].double()
         for view in range(mask.shape[1]):
-            seen = mask[order, view, None]
-            counts = np.add.reduceat(seen * mask[order].astype(np.float64), starts)
-            sums = np.add.reduceat(rows[order] * seen, starts)
-            self.counts[where, view] += torch.from_numpy(counts)
-            self.sums[where, view] += torch.from_numpy(sums)
-        self.products += torch.from_numpy(rows.T @ rows)  # numpy sees the symmetry
+            for total, part in ((self.counts, seen), (self.sums, rows)):
+                those = part * seen[:, view, None]
+                total[classes, view] += torch.segment_reduce(those, "sum", lengths=lengths)
 
     def merge(self, other: MarginalStatistics) -> MarginalStatistics:
         """Statistics of both together, as a new object; both must share one projection."""
@@ -123,14 +128,17 @@ class MarginalStatistics:
         return torch.tensor([known[label] for label in labels], dtype=torch.int64)
 
     def moments(self, *, one_class: bool = False) -> Moments:
-        """Mean and unshrunk covariances: within classes, between (zero of `one_class`), total."""
+        """Mean and unshrunk covariances: within classes, between (zero of `one_class`), total.
+
+        Computed where the sums are; the answer is on the CPU.
+        """
         if len(self.labels) < (1 if one_class else 2):
             raise FewviewError(
                 f"the base set has {len(self.labels)} class(es); how much classes differ can be "
                 "learnt from two or more only"
             )
         dims = self.projection.dims
-        view_of = torch.repeat_interleave(torch.arange(len(dims)), torch.tensor(dims))  # [d]
+        view_of = torch.arange(len(dims)).repeat_interleave(torch.tensor(dims)).to(self.device)
         own = self.counts.diagonal(dim1=1, dim2=2)  # [C, V] samples that have the view
         least = own.clamp(min=1)
         own_sums = self.sums.gather(1, view_of.expand(len(own), 1, -1))[:, 0]  # [C, d]
@@ -161,7 +169,9 @@ class MarginalStatistics:
         complete = bool((self.counts == own[:, :, None]).all())
         out = Moments(mean, within, between, total, dims, known.sum(0), own.sum(0))
         # Moments of pairs of views need not be positive semi-definite.
-        return out if complete else out.changed(lambda matrix: _nearest(matrix, dims))
+        if not complete:
+            out = out.changed(lambda matrix: _nearest(matrix, dims))
+        return map_tensors(out, lambda tensor: tensor.cpu())
 
 
 @dataclass(frozen=True)
@@ -256,6 +266,6 @@ def _nearest(matrix: Tensor, dims: tuple[int, ...]) -> Tensor:
     values, vectors = torch.linalg.eigh(matrix)
     clipped = (vectors * values.clamp(min=0)) @ vectors.T
     before, after = (view_sums(m.diagonal(), dims).clamp(min=1e-30) for m in (matrix, clipped))
-    scale = (before / after).sqrt().repeat_interleave(torch.tensor(dims))
+    scale = (before / after).sqrt().repeat_interleave(torch.tensor(dims, device=matrix.device))
     out: Tensor = scale[:, None] * clipped * scale
     return out

@@ -343,7 +343,7 @@ class Marginal(Method):
             return self.prepare_alone(base, task, seed)
         base = column_filled(base)
         projection = fit_projection(base, self.resolved().components, self.torch_device)
-        statistics = MarginalStatistics(projection).update(base)
+        statistics = MarginalStatistics(projection, device=self.torch_device).update(base)
         return self.prepare_statistics(statistics, task, seed, base)
 
     def start_statistics(self, sample: MultiViewData) -> MarginalStatistics:

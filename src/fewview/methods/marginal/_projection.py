@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fewview.numerics._cores import on_all_cores
 from fewview.numerics._principal import principal_axes
+from fewview.numerics._products import one_thread_of_numpy
 from fewview.samples._data import MultiViewData
 
 
@@ -82,11 +84,14 @@ def fit_projection(data: MultiViewData, components: int, device: Any = "cpu") ->
     A view that no sample has, or that is constant, keeps one axis, so that every view has a place;
     another has at most `components`. They are looked for on the `device`; the answer is on the CPU.
     """
-    found = []
-    for index, block in enumerate(data.views.values()):
-        present = data.mask[:, index]
+
+    def fit(index: int) -> tuple[Tensor, ...]:
+        block, present = data.views[data.view_names[index]], data.mask[:, index]
         rows = torch.tensor(block if present.all() else block[present], device=device)
-        found.append(_fit_view(rows.double(), components))
+        return _fit_view(rows.double(), components)
+
+    with one_thread_of_numpy():
+        found = on_all_cores(fit, range(data.n_views), torch.device(device))
     return Projection(*(tuple(parts) for parts in zip(*found, strict=True)))
 
 
