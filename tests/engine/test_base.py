@@ -191,6 +191,14 @@ def test_alone_is_what_a_single_query_gets(name: str) -> None:
     assert clf.proba_alone(query[:0]).shape == (0, 4)
 
 
+def test_queries_one_by_one_need_no_memory_of_their_square() -> None:
+    # As pairs of 10 000 queries of 400 features these would be 160 GB.
+    clf = create("ptmap").fit(MultiViewData(np.eye(4, 400), ["a", "b", "c", "d"]))
+    queries = np.tile(np.eye(4, 400), (2500, 1))
+    found = clf.proba_alone(queries).argmax(1)
+    assert found.tolist() == [0, 1, 2, 3] * 2500
+
+
 def test_scores_alone_that_are_not_those_of_a_single_query_are_found() -> None:
     class Wrong(type(create("marginal"))):  # type: ignore[misc]
         def scores_alone(self, batch: EpisodeBatch, state: State) -> torch.Tensor:

@@ -22,7 +22,8 @@ from cachetools import LRUCache
 
 import fewview.evaluate._cluster as client_side
 import fewview.evaluate._cluster_worker as worker_side
-from fewview import __version__
+from fewview import __version__, create
+from fewview.engine._checks import synthetic_data
 from fewview.episodes import SAMPLER_VERSION
 from fewview.evaluate import Grid, Store, make_grid, plan, run
 from fewview.evaluate.__main__ import main
@@ -30,9 +31,12 @@ from fewview.evaluate._cluster import ClusterExecutor
 from fewview.evaluate._cluster_worker import Answer, Job, Place, compute
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome
+from fewview.evaluate.parts import _pieces
+from fewview.evaluate.parts._larger import predict_parts
 from fewview.methods.proto import Proto
 from fewview.results._cells import Cell, Result
 from fewview.samples import FewviewError, MultiViewData
+from fewview.samples._parts import TableParts
 
 distributed = pytest.importorskip("distributed", reason="pip install fewview[cluster]")
 
@@ -367,6 +371,44 @@ def test_no_workers_is_said_after_a_while(tmp_path: Path) -> None:
     assert "What was finished is stored" in str(error.value)
     assert "waiting 1 s" in listener.messages[0]
     assert run(grid, store).reused == len(done) >= 3
+
+
+def test_a_scheduler_that_ends_is_said_and_what_is_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pieces, "SLOW_ROWS", 8)
+    base, novel = synthetic_data()
+    queries = MultiViewData.concat([novel.without_ids()] * 4).with_labels(None)
+    (tmp_path / "queries").mkdir()
+    for number in range(8):
+        rows = queries[number::8]
+        ids = [*range(number * 1000, number * 1000 + len(rows))]
+        part = MultiViewData(rows.views, mask=rows.mask, ids=ids)
+        part.write(tmp_path / "queries" / f"part-{number}", format="csv")
+    table, target = TableParts.open(tmp_path / "queries"), tmp_path / "answers.csv"
+    clf = create("ptmap").fit_base(base).fit(novel[::5])
+    made = Processes(tmp_path)
+
+    class Ends(Progress):
+        def track(self, items: Any, *others: Any) -> Iterator[Any]:
+            for number, item in enumerate(items):
+                if number == 1:
+                    made.started[0].kill()
+                    made.started[0].wait()
+                yield item
+
+    try:
+        made.worker()
+        made.wait_for_workers(1)
+        with pytest.raises(FewviewError, match=r"scheduler at tcp.* is gone.*same command"):
+            predict_parts(clf, table, target, block=8, cluster=made.address, progress=Ends())
+    finally:
+        made.stop()
+    assert [*target.glob("part-*")]
+    predict_parts(clf, table, target, block=8, progress=Progress())
+    predict_parts(clf, table, tmp_path / "whole.csv", block=8, progress=Progress())
+    for file in (tmp_path / "whole.csv").glob("part-*"):
+        assert (target / file.name).read_bytes() == file.read_bytes()
 
 
 def test_nobody_answers(

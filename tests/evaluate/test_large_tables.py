@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import fewview.evaluate.parts._larger as larger
@@ -27,6 +28,7 @@ QUIET = Progress()
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "MOST_ROWS", 32)
+    monkeypatch.setattr(pieces, "SLOW_ROWS", 16)
 
 
 def numbered(data: MultiViewData) -> MultiViewData:
@@ -130,6 +132,29 @@ def test_processes_and_clusters_write_the_same(
         predict_parts(clf, table, tmp_path / f"{name}.csv", block=1, progress=QUIET, **how)
         found.append(written(tmp_path / f"{name}.csv"))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "block", "rows"), [("proto", None, 32), ("marginal", 1, 32), ("ptmap", 1, 16),
+                                ("marginal", 8, 16), ("tim", 24, 24)],
+)  # fmt: skip
+def test_pieces_are_small_where_answers_take_long(
+    tmp_path: Path, queries: MultiViewData, fitted: Any, text: str, block: int | None, rows: int
+) -> None:
+    table = TableParts.open(divided(queries[:70], tmp_path / "q", 2))
+    predict_parts(fitted(text), table, tmp_path / "p.csv", block=block, progress=QUIET)
+    assert len(written(tmp_path / "p.csv")) == -(-70 // rows)
+
+
+def test_rows_without_ids_are_told_from_repeated_ones(tmp_path: Path) -> None:
+    for part in ("one", "two"):
+        folder = tmp_path / "q" / part
+        folder.mkdir(parents=True)
+        names = [f"{part} {k}" for k in range(3)] + [None]
+        frame = pandas.DataFrame({"id": names, "f0": [1.0, 2.0, 3.0, 4.0]})
+        frame.to_parquet(folder / "blood.parquet", index=False)
+    with pytest.raises(FewviewError, match=r"one has rows without a key \(column 'id'\)"):
+        TableParts.open(tmp_path / "q")
 
 
 @pytest.fixture

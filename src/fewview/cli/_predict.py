@@ -69,6 +69,8 @@ def predict(
     if _is_parted(asked):
         _predict_parts(target, asked, reading)
         return
+    if asked.jobs > 1:
+        say("--jobs is for queries in parts; these are answered by one process")
     advice = divided = None
     if asked.data is not None:
         clf, divided, advice = _from_one_table(asked, reading)
@@ -254,7 +256,8 @@ def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]
     with kept_reader():  # one process for counting and for reading
         # Labels of queries are not looked at, and may not be there.
         table = TableParts.open(asked.query, **{**reading, "labels": None})
-        say(f"{table.n_samples} queries in {len(table.folders)} parts")
+        folders = len(table.folders)
+        say(f"{table.n_samples} queries in {folders} part{'s' if folders > 1 else ''}")
         how: dict[str, Any] = {"jobs": asked.jobs, "cluster": asked.cluster}
         how["progress"] = make_progress()
         try:

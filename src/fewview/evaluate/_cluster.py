@@ -85,6 +85,15 @@ def connect(address: str, timeout: float) -> Any:
     )
 
 
+def scheduler_gone(address: str, error: Exception) -> FewviewError:
+    """The error of a cluster that ended, or cannot be reached any more, in the middle of work."""
+    reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+    return FewviewError(
+        f"the Dask scheduler at {address} is gone ({reason}). What was finished is kept; start it "
+        "again and run the same command"
+    )
+
+
 async def _who_answers(address: str, timeout: float) -> str:
     """What a server of Dask's calls itself.
 
@@ -190,10 +199,7 @@ class _Run:
                 raise OSError("connection lost")
             self.workers = dict(self.client.nthreads())
         except (OSError, TimeoutError) as error:
-            raise FewviewError(
-                f"the Dask scheduler at {self.executor.address} is gone ({error}). What was "
-                "finished is stored; start it again and run the same command"
-            ) from None
+            raise scheduler_gone(self.executor.address, error) from None
         self.free_the_stranded()
         if self.usable:
             self.empty_since = float("-inf")

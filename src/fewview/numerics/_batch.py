@@ -155,7 +155,7 @@ class EpisodeBatch:
     def one_by_one(self, rows: Tensor) -> EpisodeBatch:
         """Of the only task, some queries (int64 [n]) as tasks of their own, with all supports."""
         return replace(
-            self.tasks(torch.zeros_like(rows)),
+            self.with_queries(rows[:0]).tasks(torch.zeros_like(rows)),
             query=tuple(view[0, rows][:, None] for view in self.query),
             query_mask=self.query_mask[0, rows][:, None],
             query_labels=None if self.query_labels is None else self.query_labels[0, rows][:, None],

@@ -223,6 +223,10 @@ class TableParts:
             for folder in folders:
                 ids = _ids(folder, key)
                 counts.append(len(ids))
+                if not isinstance(ids, np.ndarray) and None in ids:
+                    raise FewviewError(
+                        f"{folder} has rows without a key (column {key!r}); fill it in or drop them"
+                    )
                 kinds |= {int} if isinstance(ids, np.ndarray) else {*map(type, ids)}
                 if len(ids):
                     hashes = _hashes(ids)

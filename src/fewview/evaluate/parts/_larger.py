@@ -173,7 +173,9 @@ def predict_parts(
     if target.is_file():
         raise FewviewError(f"{target} is a file; predictions in parts are a folder, so remove it")
     target = made_folder(target).absolute()
-    job = Predicting(table, rows_of_piece(reference, block), model, target, block, **options)
+    quick = type(clf).scores_alone is not Method.scores_alone and block == 1
+    size = rows_of_piece(reference, block, slow=clf.queries_together != "-" and not quick)
+    job = Predicting(table, size, model, target, block, **options)
     _begin(job, progress)
     left = [number for number in range(job.count) if not job.file_of(number).exists()]
     if len(left) < job.count:
@@ -254,7 +256,8 @@ class Sampling(Job):
             which = "" if rows.ids is None else f" (id {shorten(rows.ids[bare].tolist())})"
             raise FewviewError(
                 f"samples of the base set have no label{which}; drop or label them, with "
-                "labels.csv in every part or a column that is named with --labels"
+                "labels.csv in every part or a column that is named with --labels (a base set "
+                "without any labels cannot come in parts: give one folder or file)"
             )
         for label in rows.classes.tolist():
             if type(label) is not self.kind:

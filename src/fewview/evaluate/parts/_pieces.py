@@ -13,13 +13,14 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from fewview._version import __version__
-from fewview.evaluate._cluster import POLL, ClusterExecutor, connect
+from fewview.evaluate._cluster import POLL, ClusterExecutor, connect, scheduler_gone
 from fewview.evaluate._cluster_worker import make_entrance, single_thread
 from fewview.evaluate._executors import check_jobs, closed, started
 from fewview.evaluate._progress import Progress, Rows
@@ -29,7 +30,9 @@ from fewview.ground._memory import LRUCache
 from fewview.samples._data import MultiViewData
 from fewview.samples._parts import PART_BYTES, TableParts
 
-MOST_ROWS = 1 << 16
+# Rows of a piece, and of one of a method that computes every query or block anew: seconds, and not
+# minutes, are lost with it.
+MOST_ROWS, SLOW_ROWS = 1 << 16, 1 << 12
 # Runs of pieces per worker: neighbours share the part of the table that lies on their border.
 RUNS = 4
 # A cluster is given runs of pieces as if it had so many workers.
@@ -66,11 +69,11 @@ class Job(ABC):
         return len(numbers) * self.rows - last
 
 
-def rows_of_piece(reference: MultiViewData, block: int = 1) -> int:
-    """Rows of a piece by the width of the views alone: whole blocks, about 128 MiB at most."""
+def rows_of_piece(reference: MultiViewData, block: int = 1, slow: bool = False) -> int:
+    """Rows of a piece by the method and the width of the views: whole blocks, 128 MiB at most."""
     width = 8 * sum(reference.view_dims.values())
     fitting = 1 << max(0, (PART_BYTES // max(1, width)).bit_length() - 1)
-    return -(-min(MOST_ROWS, fitting) // block) * block
+    return -(-min(SLOW_ROWS if slow else MOST_ROWS, fitting) // block) * block
 
 
 def in_runs(numbers: Sequence[int], workers: int) -> list[list[int]]:
@@ -200,6 +203,8 @@ def _on_cluster(
         waiting = {number: submit(number) for number in range(len(runs))}
         seen = time.monotonic()
         while waiting:
+            if client.status != "running":
+                raise OSError("connection lost")
             done = [number for number, future in waiting.items() if future.status != "pending"]
             for number in done:
                 future = waiting.pop(number)
@@ -228,5 +233,7 @@ def _on_cluster(
                     "same command again"
                 )
             time.sleep(POLL)
+    except (OSError, TimeoutError, CancelledError) as error:
+        raise scheduler_gone(address, error) from None
     finally:
         client.close(timeout=5)
