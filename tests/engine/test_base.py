@@ -244,14 +244,20 @@ def test_the_budget_of_a_batch_follows_from_the_kind_of_device(
     monkeypatch: pytest.MonkeyPatch, card: int, gib: float
 ) -> None:
     shape = (5, 75, {"a": 100}, 5)
-    here = create("proto").batch_size(*shape)
-    assert here == create("proto", max_memory=1.0).batch_size(*shape)
+    here = create("ptmap").batch_size(*shape)
+    assert here == create("ptmap", max_memory=1.0).batch_size(*shape)
     monkeypatch.setattr(Contract, "torch_device", property(lambda _: torch.device("cuda")))
     properties = SimpleNamespace(total_memory=card * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    there = create("proto").batch_size(*shape)
-    assert there == create("proto", max_memory=gib).batch_size(*shape) > here
-    assert create("proto", max_memory=1.0).batch_size(*shape) == here
+    there = create("ptmap").batch_size(*shape)
+    assert there == create("ptmap", max_memory=gib).batch_size(*shape) > here
+    assert create("ptmap", max_memory=1.0).batch_size(*shape) == here
+    # Rows of methods that do little else than read them stay in the caches of a CPU alone.
+    assert create("proto").batch_size(*shape) > (8 << 20) // (4 * 80 * 100)
+    monkeypatch.undo()
+    assert create("proto").batch_size(*shape) == (8 << 20) // (4 * 80 * 100)
+    assert create("proto", max_memory=1e-4).batch_size(*shape) < 2
+    assert create("proto").batch_size(5, 75, {"a": 10**6}, 5) == 1
 
 
 # ---------------------------------------------------------------------------- padding

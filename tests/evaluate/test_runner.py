@@ -123,6 +123,7 @@ def test_cells_together_are_what_they_are_alone(
     alone = run(grid)
     kind = type(make_method(grid.methods[0], grid))
     monkeypatch.setattr(kind, "joins", True)
+    monkeypatch.setattr(kind, "rows_in_cache", 0)
     sizes, usual = [], kind.score_batch
 
     def note(self: Any, batch: Any, prepared: Any) -> Any:

@@ -29,7 +29,7 @@ from fewview.episodes._sampler import Episodes
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._memory import LRUCache, cached
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
+from fewview.numerics._batch import CACHED, EpisodeBatch, ViewTensors
 from fewview.numerics._distances import nearest_support
 from fewview.numerics._padding import FROM_QUERIES, KEEPING, PADDINGS, pad
 from fewview.samples._data import MultiViewData
@@ -461,7 +461,20 @@ class Contract(Parameters, ABC):
     def batch_size(self, n_support: int, n_query: int, dims: dict[str, int], way: int) -> int:
         """Tasks that go together: a function of shapes and `max_memory`, never of free memory."""
         need = self.bytes_per_task(n_support, n_query, tuple(dims.values()), way)
-        return max(1, int(self.batch_bytes // max(need, 1)))
+        most = int(self.batch_bytes // max(need, 1))
+        if self.rows_in_cache and self.torch_device.type == "cpu":
+            rows = (n_support + n_query) * sum(dims.values()) * self.torch_dtype.itemsize
+            most = min(most, self.rows_in_cache // max(rows, 1))
+        return max(1, most)
+
+    @property
+    def rows_in_cache(self) -> int:
+        """Bytes of rows that a batch has at most on a CPU, 0 for no limit.
+
+        What stays in a cache is read several times faster. Who takes many small steps loses more by
+        taking them again for every batch.
+        """
+        return 0 if self.tags.iterative else CACHED
 
     @property
     def batch_bytes(self) -> float:

@@ -12,7 +12,7 @@ from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
-from fewview.numerics._batch import EpisodeBatch, pieces
+from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._distances import MovedUnitRows, class_means, overall_mean, unit_rows
 
 
@@ -78,9 +78,6 @@ class BDCSPN(Method):
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Cosine to the rectified prototypes, times the sharpness."""
-        return torch.cat([self._scores(piece) for piece in pieces(batch)])
-
-    def _scores(self, batch: EpisodeBatch) -> Tensor:
         support = unit_rows(torch.cat(batch.support, dim=-1))
         query = MovedUnitRows.of(batch.query)
         members = batch.one_hot()

@@ -16,13 +16,12 @@ from fewview.engine._parameters import choose
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
 from fewview.ground._errors import FewviewError
-from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._batch import CACHED, EpisodeBatch
 from fewview.numerics._distances import class_means, isometric, unit_rows
 from fewview.numerics._optimise import minimise_adam
 from fewview.numerics._softmax import log_softmax, softmax
 
 SOLVERS = ("gd", "adm")
-CACHE = 6 * 2**20  # bytes
 Weights = tuple[float, float, float]
 
 
@@ -153,13 +152,10 @@ class TIM(Method):
         super().validate()
         choose("solver", self.solver, SOLVERS)
 
-    def batch_size(self, n_support: int, n_query: int, dims: dict[str, int], way: int) -> int:
-        """As many tasks as a CPU's cache holds: a thousand steps read all features again."""
-        most = super().batch_size(n_support, n_query, dims, way)
-        if self.solver == "adm" or self.torch_device.type != "cpu":
-            return most
-        features = (n_support + n_query) * sum(dims.values()) * self.torch_dtype.itemsize
-        return max(1, min(most, CACHE // features))
+    @property
+    def rows_in_cache(self) -> int:
+        """A thousand steps of gradient descent read all features again."""
+        return 0 if self.solver == "adm" else CACHED
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Logits of the queries under the adapted centres."""

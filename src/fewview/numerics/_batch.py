@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -249,12 +250,16 @@ class ViewTensors:
         rows = _new_rows(flat.shape[0], whole, whole.shape[1])
         torch.index_select(whole, 0, flat, out=rows)
         found = torch.split(rows, [view.shape[1] for view in self.views], dim=1)
-        for view, part in enumerate(found):
-            gone = (~mask[..., view]).reshape(-1)
-            if part.device.type != "cpu":  # to count them would be to wait for the device
-                part.masked_fill_(gone[:, None], 0.0)
-            elif gone.any():
-                part.numpy()[np.flatnonzero(gone.numpy())] = 0.0  # quicker than torch there
+        gone = ~mask.reshape(-1, len(found))
+        if rows.device.type != "cpu":  # to count them would be to wait for the device
+            for view, part in enumerate(found):
+                part.masked_fill_(gone[:, view, None], 0.0)
+        else:  # numpy is quicker there
+            lacking, where = np.nonzero(gone.numpy().T)
+            ends = np.searchsorted(lacking, range(len(found) + 1)).tolist()
+            for part, (low, high) in zip(found, pairwise(ends), strict=True):
+                if low < high:
+                    part.numpy()[where[low:high]] = 0.0
         return tuple(part.reshape(*index.shape, part.shape[1]) for part in found)
 
     @cached_property

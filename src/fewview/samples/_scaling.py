@@ -30,7 +30,7 @@ Float64Array = NDArray[np.float64]
 # has so many columns, those of categories left out: a few flags are no words.
 SPARSE, WORDS = 0.5, 32
 # Numbers of a block that are worked on at once.
-CACHED = 1 << 18
+CACHED = 1 << 20
 
 
 @dataclass(frozen=True)
