@@ -2,9 +2,9 @@
 
     python benchmarks/busy.py
 
-Others are processes of low priority that count, as many as half of the cores. Threads of torch that
-wait for each other either sleep soon, as fewview lets them (`ground/_waiting.py`), or stay awake
-for milliseconds, as torch by itself does. In turns; the median of what passes from start to end.
+Others are processes that count, as many as half of the cores, or as `--others` says. Threads of
+torch that wait for each other either sleep soon, as fewview lets them (`ground/_waiting.py`), or
+stay awake for milliseconds, as torch by itself does. The median of what passes from start to end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COUNT = "n = 0\nwhile True: n += 1"
 @contextmanager
 def others(count: int) -> Iterator[None]:
     """Processes that take a core each."""
-    command = ["nice", "-n", "15", sys.executable, "-c", COUNT]
+    command = [sys.executable, "-c", COUNT]
     running = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield
@@ -44,6 +44,7 @@ def main() -> None:
     options.add_argument("--methods", default="ugda,marginal")
     options.add_argument("--episodes", type=int, default=40)
     options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--others", type=int, default=None, help="default: half of the cores")
     options.add_argument("--output", default=None, help="file for the documentation")
     arguments = options.parse_args()
     print_machine("cpu")
@@ -54,7 +55,7 @@ def main() -> None:
     ]  # fmt: skip
     if arguments.data_dir is not None:
         command += ["--data-dir", arguments.data_dir]
-    busy = max(1, (os.cpu_count() or 1) // 2)
+    busy = arguments.others or max(1, (os.cpu_count() or 1) // 2)
     table = []
     for how, said in WAITS.items():
         row = [how]
@@ -76,7 +77,8 @@ def main() -> None:
     note = (
         f"{arguments.methods.replace(',', ' and ')} on {arguments.datasets.replace(',', ', ')}, "
         f"two class splits of {arguments.episodes} episodes, from the start of Python to its end, "
-        f"{os.cpu_count()} cores, median of {arguments.repeats}."
+        f"{os.cpu_count()} cores, median of {arguments.repeats}. In Python, import fewview before "
+        "torch, which reads once how its threads wait, or set GOMP_SPINCOUNT=1000."
     )
     keep_table(arguments.output, "On a busy machine", "cpu", header, table, note)
 

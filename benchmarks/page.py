@@ -263,7 +263,11 @@ def write() -> None:
     streaming = read("streaming")
     if streaming is not None:
         lines += streaming_section(streaming)
-    lines += [line for name in ("large-tables", "easyfsl", "starting") for line in kept_lines(name)]
+    lines += [
+        line
+        for name in ("large-tables", "easyfsl", "starting", "busy")
+        for line in kept_lines(name)
+    ]
     note = RESULTS / "note.md"
     if note.exists():
         lines += [note.read_text()]

@@ -16,10 +16,9 @@ def main() -> None:
     from fewview.cli._app import app
     from fewview.ground._deprecated import RENAMED_WORDS, current_words
     from fewview.ground._errors import FewviewError, FewviewWarning
-    from fewview.ground._lazy import postpone
+    from fewview.ground._lazy import HARDLY_USED, postpone
 
-    # scikit-learn imports both for a few of its functions: a quarter of the start of a command.
-    postpone("scipy.stats", "pandas")
+    postpone(*HARDLY_USED)
     usual = warnings.formatwarning
 
     def one_line(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> str:

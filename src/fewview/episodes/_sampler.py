@@ -81,6 +81,8 @@ class Episodes:
     @staticmethod
     def join(parts: Sequence[Episodes]) -> Episodes:
         """Tasks of one shape and of the same classes, one after another."""
+        if len(parts) == 1:
+            return parts[0]
         found: dict[str, Any] = {
             name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_TASK
         }

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from fewview.ground._flags import BENCH, RUNNING, add_options
+from fewview.ground._lazy import HARDLY_USED, postpone
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,4 +50,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    postpone(*HARDLY_USED)
     sys.exit(main())

@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 KEY = "_fewview_postponing"
+# What scikit-learn imports for a few of its functions: a quarter of the start of a command.
+HARDLY_USED = ("scipy.stats", "pandas")
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -44,8 +44,10 @@ class MovedUnitRows:
         if whole is None and sum(view.shape[-1] for view in views) < NARROW * len(views):
             whole = side_by_side(views)
         views = views if whole is None else [whole]
-        lengths = torch.stack([torch.linalg.vector_norm(view, dim=-1) for view in views], -1)
-        length = torch.linalg.vector_norm(lengths, dim=-1, keepdim=True)
+        sizes = [torch.linalg.vector_norm(view, dim=-1, keepdim=True) for view in views]
+        length = sizes[0]
+        if len(sizes) > 1:
+            length = torch.linalg.vector_norm(torch.cat(sizes, dim=-1), dim=-1, keepdim=True)
         width = sum(view.shape[-1] for view in views)
         shift = views[0].new_zeros(len(views[0]), 1, width)
         return cls(tuple(views), 1 / length.clamp(min=1e-12), shift)
@@ -56,25 +58,29 @@ class MovedUnitRows:
 
     def products(self, others: Tensor) -> Tensor:
         """Inner products with other rows [tasks, k, all widths], [tasks, n, k]."""
-        start, total = 0, self.factor.new_zeros(())
-        for view in self.views:
-            total = total + (others[..., start : start + view.shape[-1]] @ view.mT).mT
-            start += view.shape[-1]
-        return self.factor * total + self.shift @ others.mT
+        widths = [view.shape[-1] for view in self.views]
+        total = self.shift @ others.mT
+        for part, view in zip(torch.split(others, widths, dim=-1), self.views, strict=True):
+            total = torch.addcmul(total, self.factor, (part @ view.mT).mT)
+        return total
 
     def cosines(self, others: Tensor) -> Tensor:
         """Cosines to other rows of unit length, as `products`."""
-        found = self.products(torch.cat((others, self.shift), dim=1))
+        known: Tensor | None = vars(self).get("length")
+        if known is not None:
+            return self.products(others) / known
+        found = self.products(torch.cat((others, self.shift), dim=1))  # one more costs nothing
         still = (self.factor < 1e12).to(found)  # all-zero rows have no length before they move
-        size = self.shift @ self.shift.mT
-        length = (still + 2 * found[..., -1:] - size).clamp(min=0).sqrt()
-        return found[..., :-1] / length.clamp(min=1e-12)
+        square = torch.add(still - self.shift @ self.shift.mT, found[..., -1:], alpha=2)
+        vars(self)["length"] = length = square.clamp_(min=1e-24).sqrt_()
+        return found[..., :-1] / length
 
     def sums(self, weights: Tensor) -> Tensor:
         """Weighted sums of the rows for weights [tasks, n, k], [tasks, k, all widths]."""
         scaled = (weights * self.factor).mT
-        total = torch.cat([scaled @ view for view in self.views], dim=-1)
-        return total + weights.sum(1)[..., None] * self.shift
+        parts = [scaled @ view for view in self.views]
+        total = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return torch.addcmul(total, weights.sum(1)[..., None], self.shift)
 
 
 def centred_unit_rows(features: Tensor, middle: Tensor) -> Tensor:

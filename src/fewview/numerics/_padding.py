@@ -40,13 +40,13 @@ def pad(batch: EpisodeBatch, rule: str, base_means: Sequence[Tensor] | None = No
     """
     if rule not in PADDINGS:
         raise FewviewError(f"padding {rule!r} is not one of {', '.join(PADDINGS)}")
+    members = batch.one_hot()
+    if rule == "zero" and batch.n_support <= batch.way and bool(((members > 0).sum(1) <= 1).all()):
+        return batch  # gaps are zeros already, and no support has another one of its class
     # Views that somebody lacks; the others are not touched.
     lacking = torch.stack([(~mask).flatten(0, 1).any(0) for mask in _masks(batch)]).tolist()
     if not any(map(any, lacking)):
         return batch
-    members = batch.one_hot()
-    if rule == "zero" and batch.n_support <= batch.way and bool(((members > 0).sum(1) <= 1).all()):
-        return batch  # gaps are zeros already, and no support has another one of its class
     supports, queries = list(batch.support), list(batch.query)
     for view, (x_s, x_q) in enumerate(zip(batch.support, batch.query, strict=True)):
         # Gaps are zeros already, which is all that queries need under that rule.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fewview.ground._flags import FILLING, add_options
+from fewview.ground._lazy import HARDLY_USED, postpone
 
 if TYPE_CHECKING:
     from fewview.paper._compute import Desk
@@ -78,4 +79,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    postpone(*HARDLY_USED)
     sys.exit(main())
