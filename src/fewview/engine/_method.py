@@ -289,7 +289,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         return torch.cat([self.score_batch(part, self.prepared_) for part in parts])[:, 0]
 
     @property
-    def _alone_is_quick(self) -> bool:
+    def alone_is_quick(self) -> bool:
+        """Whether there is a quick way to answer queries as if each were the only one."""
         return type(self).scores_alone is not Contract.scores_alone
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -462,7 +463,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         """
         query = as_data(X, like=self.prepared_.reference if hasattr(self, "prepared_") else None)
         query = query.with_labels(None)
-        both = together and self.looks_together and (self._alone_is_quick or alone)
+        both = together and self.looks_together and (self.alone_is_quick or alone)
         by_itself = self.proba_alone(query) if both or not together else None
         proba = self.predict_proba(query) if together or by_itself is None else by_itself
         best = proba.argmax(axis=1)
@@ -572,7 +573,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         query = self._queries(X)
         batch, rows, columns = self._asked(query)
         found = self.explain_batch(batch, self.prepared_)
-        apart = self.looks_together and (self._alone_is_quick or alone)
+        apart = self.looks_together and (self.alone_is_quick or alone)
         if apart and not found.together.size:
             own = replace(explain_by_leaving_out(batch, lambda part: self._one_by_one(part)[None]),
                           neighbours=found.neighbours)  # fmt: skip

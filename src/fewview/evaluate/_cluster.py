@@ -94,6 +94,16 @@ def scheduler_gone(address: str, error: Exception) -> FewviewError:
     )
 
 
+def workers_of(client: Any, address: str) -> dict[str, int]:
+    """Threads of the workers by their addresses, or the error that the scheduler is gone."""
+    try:
+        if client.status != "running":
+            raise OSError("connection lost")
+        return dict(client.nthreads())
+    except (OSError, TimeoutError) as error:
+        raise scheduler_gone(address, error) from None
+
+
 async def _who_answers(address: str, timeout: float) -> str:
     """What a server of Dask's calls itself.
 
@@ -194,12 +204,7 @@ class _Run:
         if now - self.looked < WORKERS_EVERY:
             return
         self.looked = now
-        try:
-            if self.client.status != "running":
-                raise OSError("connection lost")
-            self.workers = dict(self.client.nthreads())
-        except (OSError, TimeoutError) as error:
-            raise scheduler_gone(self.executor.address, error) from None
+        self.workers = workers_of(self.client, self.executor.address)
         self.free_the_stranded()
         if self.usable:
             self.empty_since = float("-inf")

@@ -42,11 +42,11 @@ def principal_axes(centred: Tensor, components: int) -> tuple[Tensor, Tensor]:
 def _leading(centred: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors, at least the leading ones, of X X' or X' X: the smaller one."""
     n, width = centred.shape
-    side, there = min(n, width), centred.device.type != "cpu"
+    side, on_cpu = min(n, width), centred.device.type == "cpu"
     if side <= GRAM_SIZE:
         # Formed once, the matrix of products is read from near memory in every step.
         matrix = products(centred.mT if n < width else centred)
-        if there or side <= max(DENSE_SIZE, 3 * count):
+        if not on_cpu or side <= max(DENSE_SIZE, 3 * count):
             values, vectors = torch.linalg.eigh(matrix)
             return values[-count:], vectors[:, -count:]
         operator = matrix.numpy()

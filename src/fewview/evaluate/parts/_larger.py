@@ -173,8 +173,8 @@ def predict_parts(
     if target.is_file():
         raise FewviewError(f"{target} is a file; predictions in parts are a folder, so remove it")
     target = made_folder(target).absolute()
-    quick = type(clf).scores_alone is not Method.scores_alone and block == 1
-    size = rows_of_piece(reference, block, slow=clf.queries_together != "-" and not quick)
+    anew = clf.queries_together != "-" and not (clf.alone_is_quick and block == 1)
+    size = rows_of_piece(reference, block, slow=anew)
     job = Predicting(table, size, model, target, block, **options)
     _begin(job, progress)
     left = [number for number in range(job.count) if not job.file_of(number).exists()]

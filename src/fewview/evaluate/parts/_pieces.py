@@ -20,7 +20,13 @@ from functools import partial
 from typing import Any
 
 from fewview._version import __version__
-from fewview.evaluate._cluster import POLL, ClusterExecutor, connect, scheduler_gone
+from fewview.evaluate._cluster import (
+    POLL,
+    ClusterExecutor,
+    connect,
+    scheduler_gone,
+    workers_of,
+)
 from fewview.evaluate._cluster_worker import make_entrance, single_thread
 from fewview.evaluate._executors import check_jobs, closed, started
 from fewview.evaluate._progress import Progress, Rows
@@ -188,7 +194,9 @@ def _on_cluster(
     refused: dict[str, str] = {}
 
     def submit(number: int) -> Any:
-        left = [name for name in client.nthreads() if name not in refused] if refused else None
+        left = None
+        if refused:
+            left = [name for name in workers_of(client, address) if name not in refused]
         if left == []:
             listed = "; ".join(f"{name}: {why}" for name, why in refused.items())
             raise FewviewError(
@@ -203,8 +211,7 @@ def _on_cluster(
         waiting = {number: submit(number) for number in range(len(runs))}
         seen = time.monotonic()
         while waiting:
-            if client.status != "running":
-                raise OSError("connection lost")
+            workers = workers_of(client, address)
             done = [number for number, future in waiting.items() if future.status != "pending"]
             for number in done:
                 future = waiting.pop(number)
@@ -224,7 +231,7 @@ def _on_cluster(
                     waiting[number] = submit(number)
                 else:
                     yield number, answer
-            if client.nthreads():
+            if workers:
                 seen = time.monotonic()
             elif time.monotonic() - seen > settings.patience:
                 raise FewviewError(

@@ -82,12 +82,11 @@ class MarginalStatistics:
         size = GPU_ROWS if self.products.is_cuda else ROWS
         for start in range(0, len(data), size):
             part = slice(start, start + size)
-            projected = [
-                (torch.tensor(block[part], device=self.device) @ axes[view] - shifts[view]).double()
-                for view, block in enumerate(blocks)
-            ]
-            seen = torch.split(mask[part], 1, dim=1)
-            rows = [row.where(there, 0.0) for row, there in zip(projected, seen, strict=True)]
+            rows = []
+            for view, block in enumerate(blocks):
+                there = torch.tensor(block[part], device=self.device)
+                row = (there @ axes[view] - shifts[view]).double()
+                rows.append(row.where(mask[part, view, None], 0.0))
             self._add(torch.cat(rows, dim=1), mask[part], places[part])
         return self
 
