@@ -271,8 +271,9 @@ class Contract(Parameters, ABC):
 
     def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
         """Scale unlabelled samples, supports or both and learn from them what they tell."""
-        scaling = fit_scaling(rows, self.row_scaling)
-        scaled = scaling.transform(rows, self.dtype, self.tags.reads_empty_cells)
+        device = self.torch_device
+        scaling = fit_scaling(rows, self.row_scaling, device)
+        scaled = scaling.transform(rows, self.dtype, self.tags.reads_empty_cells, device)
         state = self.prepare_alone(scaled, task, self.random_state)
         return Prepared(scaling, None, state.to(self.torch_device, self.torch_dtype), rows[:0])
 
@@ -292,8 +293,12 @@ class Contract(Parameters, ABC):
         """Data (`what` in messages) in the base set's order of views, scaled, on the device."""
         device, dtype = self.torch_device, self.torch_dtype
         known = data.like(prepared.reference, what)
-        rows = prepared.scaling.transform(known, self.dtype, self.tags.reads_empty_cells)
-        return ViewTensors.of(rows, device, dtype)
+        keep = self.tags.reads_empty_cells
+
+        def scale(view: str, block: Any) -> Any:
+            return prepared.scaling.apply(view, block, self.dtype, keep)
+
+        return ViewTensors.of(known, device, dtype, scale)
 
     @property
     def takes_new_views(self) -> bool:
@@ -582,7 +587,8 @@ def learn_together(
     start = perf_counter()
     labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
     keep = method.tags.reads_empty_cells
-    scaling, rows = scale_base(base, method.row_scaling, method.dtype, keep)
+    device = str(method.torch_device)
+    scaling, rows = scale_base(base, method.row_scaling, method.dtype, keep, device)
     states = method.prepare_each(rows, tasks, method.random_state)
     for state in states:
         if not isinstance(state, State):
@@ -598,15 +604,19 @@ def learn_together(
 
 @cached(
     LRUCache(4),
-    key=lambda base, rule, dtype="float32", keep=False: (base.fingerprint, rule, dtype, keep),
+    key=lambda base, *how: (base.fingerprint, *how),
     lock=Lock(),
 )
 def scale_base(
-    base: MultiViewData, rule: str, dtype: str = "float32", keep_empty: bool = False
+    base: MultiViewData,
+    rule: str,
+    dtype: str = "float32",
+    keep_empty: bool = False,
+    device: str = "cpu",
 ) -> tuple[ViewScaling, MultiViewData]:
     """Fit a scaling on a base set and apply it; shared by methods that use the same one."""
-    scaling = fit_scaling(base, rule)
-    return scaling, scaling.transform(base, dtype, keep_empty)
+    scaling = fit_scaling(base, rule, device)
+    return scaling, scaling.transform(base, dtype, keep_empty, device)
 
 
 def _kept_key(method: Contract, data: MultiViewData, prepared: Prepared) -> Hashable:

@@ -27,7 +27,6 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a benchmark; exit status 0 done, 1 some cells failed, 2 wrong input, 130 stopped."""
     options = vars(parser().parse_args(arguments))
-    from fewview.evaluate._open_set import run_open_set
     from fewview.evaluate._options import COLUMNS, answer, bench, make_grid, write_json
     from fewview.evaluate._progress import PlainProgress
     from fewview.ground._rows import plain_table
@@ -37,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work() -> int:
         grid = make_grid(options.pop("datasets"), **options)
         if running.pop("open_set"):
+            from fewview.evaluate._open_set import run_open_set
+
             found = run_open_set(grid, lambda text: print(text, file=sys.stderr))
             print(plain_table(found, tuple(found[0])))
             if running["json_path"] is not None:

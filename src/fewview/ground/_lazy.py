@@ -15,8 +15,11 @@ from types import ModuleType
 from typing import Any
 
 KEY = "_fewview_postponing"
-# What scikit-learn imports for a few of its functions: a quarter of the start of a command.
-HARDLY_USED = ("scipy.stats", "pandas")
+# What scikit-learn and scipy import for a few of their functions: a quarter of the start of a
+# command.
+HARDLY_USED = (
+    "scipy.stats", "pandas", "numpy.f2py", "numpy.testing", "numpy.ma", "numpy.polynomial",
+)  # fmt: skip
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -20,6 +20,7 @@ from torch import Tensor
 from fewview.episodes._sampler import Episodes
 from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
+from fewview.samples._scaling import on_device
 
 Held = TypeVar("Held")
 
@@ -201,14 +202,27 @@ class ViewTensors:
 
     @classmethod
     def of(
-        cls, data: MultiViewData, device: Any = "cpu", dtype: torch.dtype = torch.float32
+        cls,
+        data: MultiViewData,
+        device: Any = "cpu",
+        dtype: torch.dtype = torch.float32,
+        change: Callable[[str, Any], Any] | None = None,
     ) -> ViewTensors:
-        """Copy a data set to a device, zeros in place of missing rows; empty cells stay NaN."""
+        """Copy a data set to a device, zeros in place of missing rows; empty cells stay NaN.
+
+        A `change` gets the name and the block of every view, on a GPU a tensor there, and gives
+        the rows that are taken instead.
+        """
         widths = list(data.view_dims.values())
         whole = torch.empty(len(data), sum(widths), device=device, dtype=dtype)
         views = torch.split(whole, widths, dim=1)
-        for rows, block, present in zip(views, data.views.values(), data.mask.T, strict=True):
-            rows.copy_(torch.tensor(block))
+        for rows, (view, block), present in zip(
+            views, data.views.items(), data.mask.T, strict=True
+        ):
+            there: Any = on_device(block, device)
+            if change is not None:
+                there = change(view, there)
+            rows.copy_(there if isinstance(there, Tensor) else torch.tensor(there))
             if not present.all():
                 rows[torch.tensor(~present, device=device)] = 0
         return cls(tuple(views), torch.tensor(data.mask, device=device), data.view_names)

@@ -8,6 +8,8 @@ a global generator.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -97,14 +99,24 @@ def normal(
     half = (count + 1) // 2
     flat = states.reshape(-1)
     out = torch.empty((flat.numel(), 2 * half), dtype=dtype, device=states.device)
+    if states.is_cuda and dtype == torch.float32 and (kernel := _pair_kernel()) is not None:
+        _fill_with_pairs(out.view(-1, 2, half), flat, kernel)
+    else:
+        _fill_with_normals(out, flat)
+    return out[:, :count].reshape(*states.shape, *shape)
+
+
+def _fill_with_normals(out: Tensor, states: Tensor) -> None:
+    """Write normal numbers [states, 2 n] of streams [states] in steps that every device has."""
+    half, dtype = out.shape[1] // 2, out.dtype
     chunk = CHUNK if states.device.type == "cpu" else GPU_CHUNK
     rows = max(1, chunk // max(half, 1))
     columns = min(half, chunk)
     steps = torch.arange(1, half + 1, device=states.device) * _signed(GOLDEN)
-    for top in range(0, flat.numel(), rows):
+    for top in range(0, states.numel(), rows):
         for left in range(0, half, columns):
             right = min(left + columns, half)
-            bits = _mix_(flat[top : top + rows, None] + steps[left:right])
+            bits = _mix_(states[top : top + rows, None] + steps[left:right])
             # Each 64-bit number gives a radius (upper half) and an angle (lower half).
             radius = ((bits >> 32) & 0xFFFFFFFF).to(dtype)
             radius += 0.5
@@ -116,4 +128,47 @@ def normal(
             block = out[top : top + rows]
             torch.mul(radius, angle.cos(), out=block[:, left:right])
             torch.mul(radius, angle.sin_(), out=block[:, half + left : half + right])
-    return out[:, :count].reshape(*states.shape, *shape)
+
+
+# The two normal numbers of a 64-bit number, side by side in its bits: what `_fill_with_normals`
+# does in twenty passes over memory, in one.
+PAIR = f"""
+template <typename T> T normal_pair(T state, T step) {{
+    unsigned long long bits = (unsigned long long)state + (unsigned long long)step;
+    bits = (bits ^ (bits >> 30)) * {MIX_1}ULL;
+    bits = (bits ^ (bits >> 27)) * {MIX_2}ULL;
+    bits ^= bits >> 31;
+    float radius = ((float)(unsigned int)(bits >> 32) + 0.5f) * {2.0**-32!r}f;
+    radius = sqrtf(fmaxf(-2.0f * logf(radius), 0.0f));
+    float angle = (float)(unsigned int)bits * (float){2 * math.pi * 2.0**-32!r};
+    unsigned long long first = __float_as_uint(radius * cosf(angle));
+    unsigned long long second = __float_as_uint(radius * sinf(angle));
+    return (T)(first | (second << 32));
+}}
+"""
+
+
+def _fill_with_pairs(out: Tensor, states: Tensor, kernel: Callable[..., Tensor]) -> None:
+    """Write the same numbers, out [states, 2, n], by one kernel of a GPU."""
+    half = out.shape[2]
+    steps = torch.arange(1, half + 1, device=states.device) * _signed(GOLDEN)
+    rows, columns = max(1, GPU_CHUNK // max(half, 1)), GPU_CHUNK
+    for top in range(0, len(states), rows):
+        for left in range(0, half, columns):
+            bits = kernel(states[top : top + rows, None], steps[left : left + columns])
+            pairs = bits.view(torch.float32).reshape(len(bits), -1, 2)
+            out[top : top + rows, :, left : left + columns] = pairs.mT
+
+
+@lru_cache(maxsize=1)
+def _pair_kernel() -> Callable[..., Tensor] | None:
+    """The kernel, compiled at first use by what torch brings along; None where it cannot be."""
+    try:
+        kernel: Callable[..., Tensor] = torch.cuda.jiterator._create_jit_fn(PAIR)
+        states = torch.arange(8, device="cuda")
+        tried, expected = (torch.empty(8, 16, device="cuda") for _ in range(2))
+        _fill_with_pairs(tried.view(8, 2, 8), states, kernel)
+        _fill_with_normals(expected, states)
+    except (RuntimeError, AttributeError):  # another kind of GPU, or a torch without a compiler
+        return None
+    return kernel if torch.allclose(tried, expected, atol=1e-5) else None

@@ -7,8 +7,11 @@ a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -29,8 +32,8 @@ Float64Array = NDArray[np.float64]
 # A view without negative entries has words or other rare things in it when so many are zero and it
 # has so many columns, those of categories left out: a few flags are no words.
 SPARSE, WORDS = 0.5, 32
-# Numbers of a block that are worked on at once.
-CACHED = 1 << 20
+# Numbers of a block that are worked on at once, on a CPU and on a GPU.
+CACHED, GPU_CACHED = 1 << 20, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -70,61 +73,60 @@ class ViewScaling:
     def _rule_of(self, view: str) -> str:
         return self.rules.get(view, self.rule)
 
-    def _fill(self, view: str, rows: NDArray[Any]) -> None:
+    def _fill(self, view: str, rows: Any) -> None:
         """Put means into the empty cells of rows [n, width]; rows of NaN are missing and stay."""
-        means = self.means.get(view)
-        if means is None:  # learnt by an earlier version
-            means = np.broadcast_to(_unrooted(self.shift[view], self.rooted(view)), rows.shape[1:])
+        neutral = np.broadcast_to(_unrooted(self.shift[view], self.rooted(view)), rows.shape[1:])
+        means = self.means.get(view, neutral)  # an earlier version learnt none
         silent = np.isnan(means)
-        empty = np.isnan(rows)
+        empty = library(rows).isnan(rows)
         if not empty.any() and not silent.any():
             return
         gone = empty.all(axis=1)
-        neutral = np.broadcast_to(_unrooted(self.shift[view], self.rooted(view)), rows.shape[1:])
-        np.copyto(rows, means, where=empty)
-        rows[:, silent] = neutral[silent]
+        rows[...] = library(rows).where(empty, _beside(rows, means), rows)
+        rows[:, _beside(rows, silent)] = _beside(rows, neutral[silent])
         rows[gone] = np.nan
 
     def apply(
         self, view: str, block: Any, dtype: Any = np.float32, keep_empty: bool = False
-    ) -> NDArray[Any]:
-        """Scale one block [..., width]; computed in float64, returned in `dtype`.
+    ) -> Any:
+        """Scale one block [..., width], an array or a tensor on a GPU, which is scaled there.
 
-        Empty cells are filled with the means that were learnt, unless they are to be kept; then
-        they count in the length of a row with the mean of their squares (`expected_squares`).
+        Computed in float64, returned in `dtype` (of numpy). Empty cells are filled with the means
+        that were learnt, unless they are to be kept; then they count in the length of a row with
+        the mean of their squares (`expected_squares`).
         """
-        block = np.asarray(block)
+        block = block if library(block) is not np else np.asarray(block)
         rows = block.reshape(-1, block.shape[-1])
-        out = np.empty(rows.shape, dtype=dtype)
-        limit = np.finfo(dtype).max
-        # A few rows at a time stay in cache, which is where the time goes.
-        size = max(1, CACHED // max(rows.shape[1], 1))
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size].astype(np.float64)
-            empty = np.isnan(part) if keep_empty else None
-            self._fill(view, part)
-            if empty is not None and view in self.means:
-                # Columns that say nothing are the same for all rows, not empty.
-                empty &= ~np.isnan(self.means[view]) | empty.all(axis=1)[:, None]
-            if self.rooted(view):
-                part = signed_root(part)
-            part -= self.shift[view]
-            part *= self.factor[view]
-            if self.unit_rows(view):
-                # Dividing by the largest entry first keeps the squares from over- and underflowing.
-                if empty is not None:
-                    np.copyto(
-                        part, np.sqrt(self.expected_squares(view, rows.shape[1])), where=empty
-                    )
-                largest = np.abs(part).max(axis=-1, keepdims=True)
-                part /= np.where(largest > 0, largest, 1.0)
-                norm = np.sqrt((part * part).sum(axis=-1, keepdims=True))
-                part /= np.where(norm > 0, norm, 1.0)
-            np.clip(part, -limit, limit, out=part)
-            if empty is not None:
-                part[empty] = np.nan
-            out[start : start + size] = part
+        out = _empty(rows, dtype)
+        for some in _slices(rows):
+            out[some] = self._applied(view, as_type(rows[some], np.float64), dtype, keep_empty)
         return out.reshape(block.shape)
+
+    def _applied(self, view: str, part: Any, dtype: Any, keep_empty: bool) -> Any:
+        """Scale rows [n, width] of float64, which may be overwritten."""
+        lib, limit = library(part), float(np.finfo(dtype).max)
+        empty = lib.isnan(part) if keep_empty else None
+        self._fill(view, part)
+        if empty is not None and view in self.means:
+            # Columns that say nothing are the same for all rows, not empty.
+            empty &= _beside(part, ~np.isnan(self.means[view])) | empty.all(axis=1)[:, None]
+        if self.rooted(view):
+            part = signed_root(part)
+        part -= _beside(part, self.shift[view])
+        part *= _beside(part, self.factor[view])
+        if self.unit_rows(view):
+            # Dividing by the largest entry first keeps the squares from over- and underflowing.
+            if empty is not None:
+                usual = np.sqrt(self.expected_squares(view, part.shape[1]))
+                part = lib.where(empty, _beside(part, usual), part)
+            largest = lib.amax(lib.abs(part), axis=-1, keepdims=True)
+            part /= lib.where(largest > 0, largest, 1.0)
+            norm = lib.sqrt((part * part).sum(axis=-1, keepdims=True))
+            part /= lib.where(norm > 0, norm, 1.0)
+        lib.clip(part, -limit, limit, out=part)
+        if empty is not None:
+            part[empty] = np.nan
+        return part
 
     def expected_squares(self, view: str, width: int) -> Float64Array:
         """Mean squares of the features before rows are brought to unit length, [width].
@@ -213,7 +215,11 @@ class ViewScaling:
         return out
 
     def transform(
-        self, data: MultiViewData, dtype: Any = np.float32, keep_empty: bool = False
+        self,
+        data: MultiViewData,
+        dtype: Any = np.float32,
+        keep_empty: bool = False,
+        device: Any = "cpu",
     ) -> MultiViewData:
         """Scale every view; missing rows stay missing, empty cells are filled with learnt means.
 
@@ -222,6 +228,7 @@ class ViewScaling:
             dtype: float type of the result; None keeps that of the data and is quicker, see
                 `apply_quickly`.
             keep_empty: leave empty cells NaN, for who can do without them.
+            device: where to compute; float64 sums of rows differ in their last digit.
         """
         unknown = [view for view in data.view_names if view not in self.shift]
         if unknown:
@@ -231,7 +238,7 @@ class ViewScaling:
         blocks = {
             view: self.apply_quickly(view, block)
             if dtype is None
-            else self.apply(view, block, dtype, keep_empty)
+            else as_array(self.apply(view, on_device(block, device), dtype, keep_empty))
             for view, block in data.views.items()
         }
         return MultiViewData.unchecked(
@@ -239,7 +246,7 @@ class ViewScaling:
         )
 
 
-def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
+def fit_scaling(data: MultiViewData, rule: str, device: Any = "cpu") -> ViewScaling:
     """Learn a scaling from data, usually the base set; missing rows are left out.
 
     Empty cells count as the mean of their column, and will be filled with it.
@@ -254,6 +261,7 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
             views of six features or more, and for narrower ones `"standard"` over the root of their
             number, so that rows are about as long), `"natural"` (one of these for every view, by
             what its entries are, see `natural_rules`), `"none"`.
+        device: where to compute; float64 sums of columns differ in their last digit.
 
     A constant feature under `standard` is divided by the typical standard deviation of its view,
     so that it stays harmless and the result does not depend on the units of the view. A view that
@@ -267,16 +275,17 @@ def fit_scaling(data: MultiViewData, rule: str) -> ViewScaling:
     shift: dict[str, Float64Array] = {}
     factor: dict[str, Float64Array] = {}
     means: dict[str, Float64Array] = {}
+    there = _rows_there(data, device)
     rules = {view: rule_for(rule, width) for view, width in data.view_dims.items()}
     if rule == NATURAL:
-        rules = natural_rules(data)
-    for index, (view, block) in enumerate(data.views.items()):
-        rows = _present(block, data.mask[:, index])
+        rules = natural_rules(data, there)
+    for view, rows in there.items():
         means[view] = _column_means(rows)
-        if np.isnan(rows).any():
+        empty = library(rows).isnan(rows)
+        if empty.any():
             silent = np.isnan(means[view])
-            typical = means[view][~silent].mean()
-            rows = np.where(np.isnan(rows), np.where(silent, typical, means[view]), rows)
+            filled = np.where(silent, means[view][~silent].mean(), means[view])
+            rows = library(rows).where(empty, _beside(rows, filled), rows)
         shift[view], factor[view] = _fit_view(rows, rules[view])
         if rule in (BY_WIDTH, NATURAL) and rules[view] == "standard" and rows.size:
             factor[view] = factor[view] / np.sqrt(rows.shape[1])
@@ -295,38 +304,42 @@ def takes_roots(rule: str) -> bool:
     return rule.startswith("root+")
 
 
-def _present(block: NDArray[Any], present: NDArray[np.bool_]) -> NDArray[Any]:
-    """Rows that are there; no copy where all are."""
-    return np.asarray(block if present.all() else block[present])
+def _rows_there(data: MultiViewData, device: Any = "cpu") -> dict[str, Any]:
+    """Per view the rows that have it, on a device; no copy where all are there already."""
+    return {
+        view: on_device(block if seen.all() else block[seen], device)
+        for (view, block), seen in zip(data.views.items(), data.mask.T, strict=True)
+    }
 
 
-def _pieces(rows: NDArray[Any], rooted: bool = False) -> Iterator[Float64Array]:
-    """Rows [n, width] in float64, roots of them where asked, as many at a time as stay in cache."""
-    size = max(1, CACHED // max(rows.shape[1], 1))
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size].astype(np.float64)
+def _pieces(rows: Any, rooted: bool = False) -> Iterator[Any]:
+    """Rows [n, width] in float64, roots of them where asked, a few at a time (`_slices`)."""
+    for some in _slices(rows):
+        part = as_type(rows[some], np.float64)
         yield signed_root(part) if rooted else part
 
 
-def _column_sums(parts: Iterable[Float64Array]) -> Float64Array:
-    """Sums of columns, one row added after the other whatever the parts: their digits are one."""
-    total: Float64Array | None = None
+def _column_sums(parts: Iterable[Any]) -> Float64Array:
+    """Sums of columns; of arrays one row added after the other whatever the parts, so that their
+    digits are one."""
+    total: Any = None
     for part in parts:
-        total = (part if total is None else np.concatenate([total[None], part])).sum(axis=0)
-    assert total is not None
-    return total
+        lib = library(part)
+        total = (part if total is None else lib.concatenate([total[None], part])).sum(axis=0)
+    return as_array(total)
 
 
-def _column_means(rows: NDArray[Any]) -> Float64Array:
+def _column_means(rows: Any) -> Float64Array:
     """Means of the cells that are there; NaN for columns without any."""
     if not len(rows):
         return np.zeros(rows.shape[1])
     means = _column_sums(_pieces(rows)) / len(rows)
     if not np.isnan(means).any():
         return means
-    known = ~np.isnan(rows)
-    count = known.sum(axis=0)
-    total = np.where(known, rows, 0.0).sum(axis=0, dtype=np.float64)
+    lib = library(rows)
+    known = ~lib.isnan(rows)
+    count = as_array(known.sum(axis=0))
+    total = as_array(lib.where(known, rows, 0.0).sum(axis=0, dtype=lib.float64))
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -335,8 +348,8 @@ def _unrooted(shift: Float64Array, rooted: bool) -> Float64Array:
     return np.copysign(shift * shift, shift) if rooted else shift
 
 
-def natural_rules(data: MultiViewData) -> dict[str, str]:
-    """The scaling of every view that its entries ask for.
+def natural_rules(data: MultiViewData, there: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The scaling of every view that its entries ask for; `there` are the rows that have a view.
 
     Without negative entries and mostly zeros, as counts of words are: square roots and unit rows;
     dividing by the deviations of rare words would make them what rows differ by. (Categories, and
@@ -347,12 +360,13 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
     docs/marginal.md.)
     """
     lowest, zeros = {}, {}
-    for index, (view, block) in enumerate(data.views.items()):
-        rows = _present(block, data.mask[:, index])
-        finite = np.isfinite(rows)
+    for view, rows in (_rows_there(data) if there is None else there).items():
+        lib = library(rows)
+        finite = lib.isfinite(rows)
         cells = rows if finite.all() else rows[finite]
-        lowest[view] = float(cells.min()) if cells.size else 0.0
-        zeros[view] = 1 - np.count_nonzero(cells) / cells.size if cells.size else 0.0
+        size = math.prod(cells.shape)
+        lowest[view] = float(cells.min()) if size else 0.0
+        zeros[view] = 1 - int(lib.count_nonzero(cells)) / size if size else 0.0
     dense = "standard+unit" if min(lowest.values()) < 0 else "root+standard+unit"
     rules = {}
     for view, width in data.view_dims.items():
@@ -363,29 +377,33 @@ def natural_rules(data: MultiViewData) -> dict[str, str]:
     return rules
 
 
-def signed_root(block: NDArray[Any]) -> NDArray[Any]:
+def signed_root(block: Any) -> Any:
     """Square roots of the sizes of entries, with their signs."""
-    out: NDArray[Any] = np.sqrt(np.abs(block))
-    np.copysign(out, block, out=out)
+    lib = library(block)
+    out = lib.sqrt(lib.abs(block))
+    lib.copysign(out, block, out=out)
     return out
 
 
-def _fit_view(rows: NDArray[Any], rule: str) -> tuple[Float64Array, Float64Array]:
+def _fit_view(rows: Any, rule: str) -> tuple[Float64Array, Float64Array]:
     zero, one = np.zeros(()), np.ones(())
     rooted, rule = takes_roots(rule), rule.removeprefix("root+")
-    if rows.size == 0 or rule in ("none", "unit"):
+    if not math.prod(rows.shape) or rule in ("none", "unit"):
         return zero, one
     if rule in ("scale", "minmax"):
-        rows = rows.astype(np.float64)
-        low, high = rows.min(), rows.max()
+        rows = as_type(rows, np.float64)
+        low, high = float(rows.min()), float(rows.max())
         spread = high - low
         if spread == 0:
             return np.asarray(low), one
-        return np.asarray(rows.mean() if rule == "scale" else low), np.asarray(1.0 / spread)
-    mean = _column_sums(_pieces(rows, rooted)) / len(rows)
-    squares = _column_sums(np.square(part - mean) for part in _pieces(rows, rooted))
+        return np.asarray(float(rows.mean()) if rule == "scale" else low), np.asarray(1.0 / spread)
+    lib, mean = library(rows), _column_sums(_pieces(rows, rooted)) / len(rows)
+    about = _beside(rows, mean)
+    squares = _column_sums(lib.square(part - about) for part in _pieces(rows, rooted))
     deviation = np.sqrt(squares / len(rows))
-    largest, first = np.abs(rows).max(axis=0).astype(np.float64), rows[0].astype(np.float64)
+    largest, first = (
+        as_array(found).astype(np.float64) for found in (lib.amax(lib.abs(rows), axis=0), rows[0])
+    )
     if rooted:
         largest, first = np.sqrt(largest), signed_root(first)
     # Rounding makes a constant feature look as if it varied in its last digit.
@@ -393,3 +411,52 @@ def _fit_view(rows: NDArray[Any], rule: str) -> tuple[Float64Array, Float64Array
     typical = np.sqrt(np.mean(deviation[varies] ** 2)) if varies.any() else 1.0
     # The exact constant: its rounded mean would leave a rest that unit rows blow up.
     return np.where(varies, mean, first), 1.0 / np.where(varies, deviation, typical)
+
+
+# ---------------------------------------------------------------------- arrays and tensors
+
+
+def library(block: Any) -> Any:
+    """What computes with a block: torch with tensors, else numpy."""
+    return sys.modules["torch"] if type(block).__module__ == "torch" else np
+
+
+def on_device(block: NDArray[Any], device: Any) -> Any:
+    """The block itself on a CPU, else a tensor on that device."""
+    return block if str(device) == "cpu" else import_module("torch").tensor(block, device=device)
+
+
+def as_array(block: Any) -> NDArray[Any]:
+    """An array of what a block holds."""
+    return np.asarray(block if library(block) is np else block.cpu())
+
+
+def as_type(block: Any, dtype: Any) -> Any:
+    """A copy in a dtype of numpy's."""
+    if library(block) is np:
+        return block.astype(dtype)
+    return block.to(_torch_type(block, dtype), copy=True)
+
+
+def _empty(rows: Any, dtype: Any) -> Any:
+    """Room for as much in another dtype of numpy's."""
+    if library(rows) is np:
+        return np.empty(rows.shape, dtype)
+    return rows.new_empty(rows.shape, dtype=_torch_type(rows, dtype))
+
+
+def _torch_type(block: Any, dtype: Any) -> Any:
+    return getattr(library(block), np.dtype(dtype).name)
+
+
+def _beside(rows: Any, array: NDArray[Any]) -> Any:
+    """A small array where rows are."""
+    lib = library(rows)
+    return array if lib is np else lib.tensor(array, device=rows.device)
+
+
+def _slices(rows: Any) -> Iterator[slice]:
+    """Few rows at a time: they stay in cache, which is where the time goes; on a GPU many."""
+    most = CACHED if library(rows) is np else GPU_CACHED
+    size = max(1, most // max(rows.shape[1], 1))
+    return (slice(start, start + size) for start in range(0, len(rows), size))

@@ -6,6 +6,7 @@ Fitted on base samples only, view by view, so that a view never changes what is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +91,8 @@ def fit_projection(data: MultiViewData, components: int, device: Any = "cpu") ->
         rows = torch.tensor(block if present.all() else block[present], device=device)
         return _fit_view(rows.double(), components)
 
-    with one_thread_of_numpy():
+    on_cpu = torch.device(device).type == "cpu"
+    with one_thread_of_numpy() if on_cpu else nullcontext():
         found = on_all_cores(fit, range(data.n_views), torch.device(device))
     return Projection(*(tuple(parts) for parts in zip(*found, strict=True)))
 

@@ -18,8 +18,8 @@ from fewview.methods.ugda._base_statistics import BaseStatistics
 from fewview.methods.ugda._distribution import Neighbours, ViewDistribution, weighted_rows
 from fewview.numerics._tensor_draws import normal, streams, substreams
 
-# Entries of the factors that are gathered at once.
-BLOCK = 1 << 24
+# Entries of the factors that are gathered at once, on a CPU and on a GPU.
+BLOCK, GPU_BLOCK = 1 << 24, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,10 @@ def _factor_noise(
         noise.index_add_(0, rows, (white * scale[:, None, None]) @ factors)
 
     classes, weights = near.classes.flatten(0, 1), near.weights(dtype).flatten(0, 1)
+    block = GPU_BLOCK if states.is_cuda else BLOCK
     for slot in range(classes.shape[1]):
         rows = torch.nonzero(classes[:, slot] < n_classes).flatten()
-        for part in torch.split(rows, max(1, BLOCK // (rank * width))):
+        for part in torch.split(rows, max(1, block // (rank * width))):
             place = classes[part, slot]
             add(part, place, weights[part, slot].sqrt(), spread[place])
     rows = torch.nonzero(near.everyone.flatten()).flatten()
