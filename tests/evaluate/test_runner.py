@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from fewview.engine._contract import Contract
-from fewview.episodes import TaskSpec
+from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
@@ -172,6 +172,21 @@ def test_what_keeps_a_gpu_busy_longest_is_scored_first(monkeypatch: pytest.Monke
     monkeypatch.setattr(Contract, "joins", True)
     first = [panel[0].method for panel in Workbench(grid).panels(plan(grid))]
     assert first == ["match:max_memory=0.001", "proto"]
+
+
+def test_tasks_are_drawn_once_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[int, int]] = []
+    usual = EpisodeSampler.draw
+
+    def draw(sampler: EpisodeSampler, start: int = 0, stop: int = 400) -> Episodes:
+        drawn.append((start, stop))
+        return usual(sampler, start, stop)
+
+    alone = numbers(run(small())) | numbers(run(small(methods="rfs")))
+    monkeypatch.setattr(EpisodeSampler, "draw", draw)
+    together = numbers(run(small(methods="proto,rfs")))
+    assert len(drawn) == 4  # two class splits, two missing rates
+    assert together == alone
 
 
 def test_base_classes_that_data_sets_share_are_learnt_once(monkeypatch: pytest.MonkeyPatch) -> None:

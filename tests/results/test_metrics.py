@@ -65,3 +65,11 @@ def test_huge_scores_stay_finite() -> None:
     got = measure(scores, np.array([[0, 0]]))
     assert np.isfinite(got.log_loss).all()
     assert got.bins[0].sum() == 2
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (2, 5, 1), (3, 4, 2)])
+def test_scores_are_left_as_they_are(shape: tuple[int, ...]) -> None:
+    scores = np.random.default_rng(1).normal(size=shape)
+    before = scores.copy()
+    measure(scores, np.zeros(shape[:2], dtype=np.int64))
+    np.testing.assert_array_equal(scores, before)

@@ -62,6 +62,8 @@ AHEAD, FAR_AHEAD, THREADS = 10, 60, 3
 TURN = 1e-3
 # Name, among versions, of how exact products are where that is not as usual.
 PRODUCTS = "float32_products"
+# Cells of masks of one cell's tasks above which these are drawn again for every method.
+MASKS = 1 << 16
 Choices = dict[str, dict[str, Any]]
 Tell = Callable[[str], None]  # takes messages for people
 
@@ -123,6 +125,8 @@ class Workbench:
         self.new_choices: Choices = {}
         self._methods: dict[str, Method] = {}
         self._subsets: LRUCache[Any, MultiViewData] = LRUCache(4)
+        self._fingerprints: LRUCache[Any, str] = LRUCache(1024)
+        self._drawn: LRUCache[Any, Episodes] = LRUCache(512)
         self._lock = Lock()
         self._turns: defaultdict[Hashable, Lock] = defaultdict(Lock)
         self._ahead: _Ahead | None = None
@@ -168,10 +172,9 @@ class Workbench:
 
     def _ask(self, cells: Sequence[Cell]) -> list[_Asked]:
         """Prepare for cells with the same base classes, and draw their tasks."""
-        data, base_data = self.materials(cells[0])
+        data, base = self.materials(cells[0])[0], self._base(cells[0])
         # Base classes of another data set are the same in all class splits.
         novel = [self._rows(data, cell.novel) for cell in cells]
-        base = self._rows(base_data, cells[0].base_classes)
         method = self._method(cells[0].method)
         missing = missing_rule(self.grid.missing, data)
         tasks = [
@@ -192,8 +195,7 @@ class Workbench:
         mix = brings_code(method)
 
         def draw(cell: Cell, rows: MultiViewData, task: TaskSpec) -> Episodes:
-            sampler = EpisodeSampler(rows, task, seed=cell.seed, name=cell.dataset)
-            episodes = sampler.draw(cell.start, cell.stop)
+            episodes = self._episodes(cell, rows, task)
             return mixed(episodes) if mix else episodes
 
         return [
@@ -309,7 +311,7 @@ class Workbench:
         return sum(one.stop - one.start for one in panel) / size
 
     def _trainings_at_once(self, method: TrainedMethod, cell: Cell) -> int:
-        base = self._rows(self.materials(cell)[1], cell.base_classes)
+        base = self._base(cell)
         return method.trainings_at_once(len(base), tuple(base.view_dims.values()))
 
     def attempt(self, cells: Sequence[Cell]) -> Iterator[Event]:
@@ -361,7 +363,32 @@ class Workbench:
                 return self._subsets[key]
         found = rows_of(data, classes)  # others may go on meanwhile
         with self._lock:
+            if key in self._fingerprints:  # read all of it once, not again for every method
+                vars(found)["fingerprint"] = self._fingerprints[key]
             return self._subsets.setdefault(key, found)
+
+    def _base(self, cell: Cell) -> MultiViewData:
+        """The base set of a cell."""
+        data = self.materials(cell)[1]
+        found = self._rows(data, cell.base_classes)
+        fingerprint = found.fingerprint
+        with self._lock:
+            self._fingerprints[data.fingerprint, cell.base_classes] = fingerprint
+        return found
+
+    def _episodes(self, cell: Cell, rows: MultiViewData, task: TaskSpec) -> Episodes:
+        """The tasks of a cell, which are those of all methods."""
+        fields = ("dataset", "data_checksum", "novel", *TASK, "seed", "start", "stop")
+        key = tuple(getattr(cell, name) for name in fields)
+        with self._lock:
+            if key in self._drawn:
+                return self._drawn[key]
+        sampler = EpisodeSampler(rows, task, seed=cell.seed, name=cell.dataset)
+        found = sampler.draw(cell.start, cell.stop)
+        if len(self.grid.methods) > 1 and found.support_mask.size + found.query_mask.size < MASKS:
+            with self._lock:
+                self._drawn[key] = found
+        return found
 
     def _tuned(
         self, cell: Cell, method: Method, base: MultiViewData, task: TaskSpec

@@ -87,25 +87,27 @@ def measure(scores: NDArray[Any], labels: NDArray[np.int64]) -> EpisodeMetrics:
         >>> result.log_loss.round(3).tolist(), result.brier.round(2).tolist()
         ([0.57], [0.4])
     """
-    from scipy.special import log_softmax
-
-    scores = np.asarray(scores, dtype=np.float64)
-    log_probability = log_softmax(scores, axis=-1)
-    probability = np.exp(log_probability)
-    truth = labels[..., None] == np.arange(scores.shape[-1])
-    hit = scores.argmax(axis=-1) == labels
-    members = truth.sum(axis=1)
-    found = (truth & hit[..., None]).sum(axis=1)
+    hit = np.argmax(scores, axis=-1) == labels
+    # Classes first, [classes, tasks, queries]: numpy is slow along a last axis of a few.
+    logits = np.array(np.moveaxis(scores, -1, 0), dtype=np.float64, order="C")
+    logits -= logits.max(axis=0)
+    probability = np.exp(logits)
+    total = probability.sum(axis=0)
+    probability /= total
+    confidence = 1.0 / total  # that of the highest score
+    truth = labels == np.arange(len(logits))[:, None, None]
+    members = truth.sum(axis=2).T
+    found = (truth & hit).sum(axis=2).T
     has_queries = members > 0
     recall = np.where(has_queries, found / np.maximum(members, 1), 0.0)
-    confidence = probability.max(axis=-1)
+    loss = np.log(total) - np.take_along_axis(logits, labels[None], axis=0)[0]
     # Bins are open below and closed above, as in Naeini, Cooper and Hauskrecht (2015).
     place = np.clip(np.ceil(confidence * N_BINS).astype(np.int64) - 1, 0, N_BINS - 1).ravel()
     return EpisodeMetrics(
         accuracy=hit.mean(axis=1),
         balanced_accuracy=recall.sum(axis=1) / has_queries.sum(axis=1),
-        log_loss=-np.take_along_axis(log_probability, labels[..., None], axis=-1)[..., 0].mean(1),
-        brier=((probability - truth) ** 2).sum(axis=-1).mean(axis=1),
+        log_loss=loss.mean(axis=1),
+        brier=np.square(probability - truth).sum(axis=0).mean(axis=1),
         bins=np.stack(
             [
                 np.bincount(place, minlength=N_BINS).astype(np.float64),

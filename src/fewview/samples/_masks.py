@@ -167,6 +167,9 @@ def draw_uniform(
     One guaranteed view per sample is drawn first; the missing cells are a uniformly random subset
     of the others. For one seed the masks of growing eta are nested.
     """
+    if missing_count(eta, n_samples, n_views) == 0:
+        shape = (len(seeds), n_samples, n_views)
+        return np.ones(shape, dtype=bool) if present is None else present.copy()
     cells = raw(combine(seeds, stream_key("mask", "cells")), (n_samples, n_views))
     return _drop_smallest(seeds, cells >> np.uint64(1), eta, present)
 

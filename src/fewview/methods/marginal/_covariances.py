@@ -149,8 +149,11 @@ class MarginalStatistics:
         between = step.T @ step / pairs[view_of][:, view_of]
         total_mean = own_sums.sum(0) / own.sum(0).clamp(min=1)[view_of]
         within, total = self.products.clone(), self.products.clone()
+        complete = bool((self.counts == own[:, :, None]).all())
         ends = np.cumsum(dims).tolist()
         parts = [slice(end - width, end) for width, end in zip(dims, ends, strict=True)]
+        if complete:  # all views are seen together, as one
+            parts = [slice(0, sum(dims))]
         # Pair by pair of views, so that nothing of size classes x d x d is made.
         for a, left in enumerate(parts):
             for b, right in enumerate(parts):
@@ -165,7 +168,6 @@ class MarginalStatistics:
                 m, w = total_mean[left, None], total_mean[None, right]
                 explained = m * sums_right.sum(0) + sums_left.sum(0)[:, None] * w - n.sum() * m * w
                 total[block] = (total[block] - explained) / n.sum().clamp(min=1)
-        complete = bool((self.counts == own[:, :, None]).all())
         out = Moments(mean, within, between, total, dims, known.sum(0), own.sum(0))
         # Moments of pairs of views need not be positive semi-definite.
         if not complete:

@@ -8,6 +8,7 @@ different set of neighbours is factorised once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -124,17 +125,24 @@ def _factor_noise(
     if rank == 0:
         return noise
 
-    def add(rows: Tensor, places: Tensor, scale: Tensor, factors: Tensor) -> None:
+    def add(rows: Tensor | slice, places: Tensor, scale: Tensor, factors: Tensor) -> None:
         """Noise in the span of one class per row; draws depend on state and class alone."""
         keys = substreams(states[rows], base.numbers(places))
-        white = normal(keys, (n_anchors, rank), dtype)
-        noise.index_add_(0, rows, (white * scale[:, None, None]) @ factors)
+        white = normal(keys, (n_anchors, rank), dtype) * scale[:, None, None]
+        if isinstance(rows, slice):
+            noise[rows].baddbmm_(white, factors)
+        else:
+            noise.index_add_(0, rows, white @ factors)
 
     classes, weights = near.classes.flatten(0, 1), near.weights(dtype).flatten(0, 1)
     block = GPU_BLOCK if states.is_cuda else BLOCK
     for slot in range(classes.shape[1]):
         rows = torch.nonzero(classes[:, slot] < n_classes).flatten()
-        for part in torch.split(rows, max(1, block // (rank * width))):
+        size = max(1, block // (rank * width))
+        parts: Sequence[Tensor | slice] = torch.split(rows, size)
+        if len(rows) == len(classes):  # all of them, as nearly always: no copies
+            parts = [slice(start, start + size) for start in range(0, len(rows), size)]
+        for part in parts:
             place = classes[part, slot]
             add(part, place, weights[part, slot].sqrt(), spread[place])
     rows = torch.nonzero(near.everyone.flatten()).flatten()
