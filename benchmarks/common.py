@@ -35,15 +35,24 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def tasks(
-    name: str, split: int, eta: float, start: int, stop: int, data_dir: str | None = None
+    name: str,
+    split: int,
+    eta: float,
+    start: int,
+    stop: int,
+    data_dir: str | None = None,
+    shot: int | None = None,
 ) -> tuple[MultiViewData, MultiViewData, TaskSpec, Episodes]:
-    """Data, base set, task shape and episodes of one class split, as `fewview bench` draws them."""
+    """Data, base set, task shape and episodes of one class split, as `fewview bench` draws them.
+
+    Without `shot` there are as many supports of a class as usual.
+    """
     data = load(name, data_dir)
     spec = get_spec(name)
     classes = class_split(name, split, data_dir=data_dir)
     source = base_source(name, data, data_dir)
     base = source[np.isin(source.labels, classes.base)]
-    task = TaskSpec(way=spec.way, shot=spec.shot, queries=spec.queries, eta=eta)
+    task = TaskSpec(way=spec.way, shot=shot or spec.shot, queries=spec.queries, eta=eta)
     return data, base, task, EpisodeSampler(data, task, classes.novel).draw(start, stop)
 
 

@@ -7,8 +7,9 @@ set, best of three, against the floor), `agree` (the same episodes on the CPU: s
 predictions, largest gap of a probability), `launches` (what the profiler counts: kernels, waits for
 the device, the dearest operations), `prepare` (seconds that learning from base classes takes),
 `tables` (every table, ten class splits, six missing rates, as `python -m fewview.evaluate` computes
-them), `views` (480 made-up tasks with 12 and 30 views) and `primitives` (batched linear algebra
-alone). Every line is printed as it is measured;
+them), `views` (480 made-up tasks with 12 and 30 views), `kinds` (answers of every method of this
+package on made-up data with words, empty cells, gaps and rows in reverse, in both dtypes, here and
+on the CPU) and `primitives` (batched linear algebra alone). Every line is printed when measured;
 `--output FILE` has them as JSON.
 """
 
@@ -33,11 +34,13 @@ from table import ETAS, TABLES, Bench, counted_evaluations, forget
 
 from fewview.datasets import is_present
 from fewview.engine import synthetic_data
-from fewview.engine._registry import create
+from fewview.engine._registry import create, expand
+from fewview.engine._state import DTYPES
 from fewview.episodes import EpisodeSampler, TaskSpec
 from fewview.evaluate import Grid, run
 from fewview.numerics import _again
 from fewview.numerics._batch import map_tensors
+from fewview.samples import MultiViewData
 
 METHODS = ("ugda", "marginal")
 
@@ -63,7 +66,7 @@ class Devices:
         """Episodes of class split 0, and what scores them."""
         options = self.options
         data, base, task, episodes = tasks(
-            name, 0, options.eta, 0, options.episodes, options.data_dir
+            name, 0, options.eta, 0, options.episodes, options.data_dir, options.shot
         )
         method = create(text, device=device or self.device)
         prepared = method.prepare_base(base, task)
@@ -246,6 +249,31 @@ class Devices:
                     accuracy=accuracy(scores.argmax(-1).numpy(), episodes),
                 )  # fmt: skip
 
+    def kinds(self) -> None:
+        """Answers of every method here and on the CPU, of data of odd kinds, and of one query."""
+        base, novel = odd_data()
+        task = TaskSpec(way=3, shot=2, queries=8, eta=0.2)
+        episodes = EpisodeSampler(novel, task).draw(0, self.options.episodes)
+        support, query = (novel[rows[0]] for rows in (episodes.support, episodes.query))
+        for text, dtype in product(expand("all"), DTYPES):
+            found = []
+            for device in ("cpu", self.device):
+                method = create(text, device=device, dtype=dtype)
+                scores = method.score_episodes(novel, episodes, method.prepare_base(base, task))
+                face = method.fit_base(base).fit(support)
+                alone = [face.predict_proba(part) for part in (query, query[:1])]
+                found.append((torch.softmax(scores.double(), -1), *map(torch.tensor, alone)))
+            tasks_there, tasks_here = found[0][0], found[1][0]
+            gaps = [
+                float((a.double() - b.double()).abs().max()) for a, b in zip(*found, strict=True)
+            ]
+            same = (tasks_here.argmax(-1) == tasks_there.argmax(-1)).double().mean()
+            self.tell(
+                "kinds", method=text, dtype=dtype, same=100 * float(same),
+                accuracy=accuracy(tasks_here.argmax(-1).numpy(), episodes),
+                largest_gap=gaps[0], of_face=gaps[1], of_one_query=gaps[2],
+            )  # fmt: skip
+
     def primitives(self) -> None:
         """Batched linear algebra as Marginal and UGDA use it."""
         eye = torch.eye
@@ -290,12 +318,33 @@ class Devices:
             self.tell("eigh of one, float64", side=side, seconds=took)
 
 
+def odd_data() -> tuple[MultiViewData, MultiViewData]:
+    """A base and a novel set with all that rows may have, in reverse order."""
+    base, novel = synthetic_data(per_class=30)
+    rng = np.random.default_rng(0)
+    found = []
+    for data in (base, novel):
+        code = np.unique(data.labels, return_inverse=True)[1]
+        views = {name: np.array(block) for name, block in data.views.items()}
+        views["shape"][rng.random(views["shape"].shape) < 0.1] = np.nan
+        views["words"] = rng.poisson(0.1 + 0.3 * (np.arange(60) % 7 == code[:, None]))
+        views["one"] = code[:, None] % 2 + 0.3 * rng.normal(size=(len(code), 1))
+        views["colour"][:, 0] = 0.1
+        gone = rng.random((len(code), len(views))) < 0.15
+        gone[:, 0] = False
+        for lost, name in zip(gone.T, views, strict=True):
+            views[name] = np.where(lost[:, None], np.nan, views[name])
+        found.append(MultiViewData(views, data.labels, partial_rows="keep")[::-1])
+    return found[0], found[1]
+
+
 def main() -> None:
     options = parser(__doc__ or "")
     options.set_defaults(device="cuda")
     options.add_argument("--jobs", default="graphs,times,agree,prepare,tables,launches")
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--episodes", type=int, default=400)
+    options.add_argument("--shot", type=int, default=None, help="supports of a class")
     options.add_argument("--splits", type=int, default=10, help="class splits of a table")
     options.add_argument("--table-episodes", type=int, default=40, help="of every cell")
     options.add_argument("--processes", type=int, default=1, help="that compute tables")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from fewview.engine._registry import create
 from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
 from fewview.numerics import EpisodeBatch, ViewTensors
 from fewview.numerics._batch import side_by_side
@@ -178,3 +179,19 @@ def test_views_are_one_tensor_only_where_they_are_all_of_it_in_order() -> None:
         assert torch.equal(copied, torch.cat(others, dim=-1))
         assert copied.data_ptr() != others[0].data_ptr()
     assert side_by_side((a[1:], b[1:], c[1:])).data_ptr() == whole[1:].data_ptr()
+
+
+@pytest.mark.parametrize("name", ["proto", "marginal", "ugda", "unem"])
+def test_rows_scaled_on_a_device_answer_alike(name: str) -> None:
+    """`cpu:0` is the CPU by another name, on which rows take the way that they take to a GPU."""
+    data = made(gaps=True)[::-1]
+    base, novel = (data[np.isin(data.labels, classes)] for classes in (["w", "x"], ["y", "z"]))
+    scores = []
+    for device in ("cpu", "cpu:0"):
+        method = create(name, device=device)
+        task = TaskSpec(way=2, shot=1, queries=4)
+        episodes = EpisodeSampler(novel, task).draw(0, 3)
+        prepared = method.prepare_base(base, task)
+        scores.append(method.score_episodes(novel, episodes, prepared))
+    assert torch.isfinite(scores[0]).all()
+    torch.testing.assert_close(scores[1], scores[0], rtol=1e-3, atol=1e-3)

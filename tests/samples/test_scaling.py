@@ -251,3 +251,33 @@ def test_natural_scaling_of_every_view() -> None:
             fitted.transform(mixed).view(view),
             alone.transform(mixed.select_views([view])).view(view),
         )
+
+
+def odd_data() -> MultiViewData:
+    """Missing rows, empty cells, an empty column, a constant one, counts, a view nobody has."""
+    rng = np.random.default_rng(3)
+    dense, words = block(1, 40, 8), rng.poisson(0.2, size=(40, 50)).astype(np.float32)
+    dense[rng.random(dense.shape) < 0.1] = np.nan
+    dense[:, 2], dense[:, 5] = np.nan, 0.1
+    dense[:6] = words[4:9] = np.nan
+    nobody = np.full((40, 3), np.nan)
+    views = {"dense": dense, "words": words, "narrow": block(2, 40, 3), "nobody": nobody}
+    return MultiViewData(views, partial_rows="keep")
+
+
+@pytest.mark.parametrize("rule", SCALINGS)
+@pytest.mark.parametrize("keep_empty", [False, True])
+def test_tensors_are_scaled_like_arrays(rule: str, keep_empty: bool) -> None:
+    """Where a device is asked for that is not simply the CPU, torch does what numpy does."""
+    data = odd_data()[::-1]  # torch takes no negative strides
+    expected, found = fit_scaling(data, rule), fit_scaling(data, rule, "cpu:0")
+    assert found.rules == expected.rules
+    for name in ("shift", "factor", "means"):
+        for view, values in getattr(expected, name).items():
+            np.testing.assert_allclose(getattr(found, name)[view], values, rtol=1e-12, atol=1e-13)
+    one = expected.transform(data, np.float64, keep_empty)
+    other = found.transform(data, np.float64, keep_empty, "cpu:0")
+    for view, values in one.views.items():
+        np.testing.assert_allclose(other.view(view), values, rtol=1e-11, atol=1e-12)
+    with pytest.raises(ValueError, match="read-only"):
+        other.view("dense")[0, 0] = 1.0

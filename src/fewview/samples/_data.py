@@ -484,6 +484,8 @@ class MultiViewData:
         return self._with_rows(key)
 
     def _with_rows(self, key: Any) -> MultiViewData:
+        if isinstance(key, slice) and (key.step or 1) < 0:
+            key = np.arange(self.n_samples)[key]  # torch takes no views of rows in reverse order
         ids = None if self.ids is None else self.ids[key]
         if ids is not None and not isinstance(key, slice):
             kept = np.asarray(key)

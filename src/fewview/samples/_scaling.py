@@ -33,7 +33,7 @@ Float64Array = NDArray[np.float64]
 # has so many columns, those of categories left out: a few flags are no words.
 SPARSE, WORDS = 0.5, 32
 # Numbers of a block that are worked on at once, on a CPU and on a GPU.
-CACHED, GPU_CACHED = 1 << 20, 1 << 26
+CACHED, GPU_CACHED = 1 << 20, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ def fit_scaling(data: MultiViewData, rule: str, device: Any = "cpu") -> ViewScal
             filled = np.where(silent, means[view][~silent].mean(), means[view])
             rows = library(rows).where(empty, _beside(rows, filled), rows)
         shift[view], factor[view] = _fit_view(rows, rules[view])
-        if rule in (BY_WIDTH, NATURAL) and rules[view] == "standard" and rows.size:
+        if rule in (BY_WIDTH, NATURAL) and rules[view] == "standard" and math.prod(rows.shape):
             factor[view] = factor[view] / np.sqrt(rows.shape[1])
     return ViewScaling(rule, shift, factor, rules, means)
 
