@@ -169,20 +169,21 @@ def fit_classifier(
     x = torch.ones_like(points[:, :, :1]).expand(-1, -1, points.shape[2] + 1).clone()
     inside = x[..., :-1]  # and a column of ones for the offsets
     torch.sub(points, middle, out=inside)
-    white = None
+    unwhite = None
     if objective.members.shape[1] > 2 * x.shape[2]:
         covariance = inside.transpose(1, 2) @ inside / x.shape[1]
         trace = covariance.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]
         eye = torch.eye(points.shape[2], dtype=x.dtype, device=x.device)
         floor = 0.001 * trace + torch.finfo(x.dtype).tiny
         white = torch.linalg.cholesky(covariance + floor * eye)  # lower
-        solved = torch.linalg.solve_triangular(white, inside.transpose(1, 2), upper=False)
-        inside.copy_(solved.transpose(1, 2))
+        # The inverse of a small matrix and a product take a fifth of the time of solving for points.
+        unwhite = torch.linalg.solve_triangular(white, eye.expand_as(white), upper=False)
+        inside.copy_(inside @ unwhite.mT)
 
     shifted = centres - middle
     offsets = -scale * (shifted * shifted).sum(-1)
     weights = 2 * scale * shifted
-    turned = weights if white is None else weights @ white
+    turned = weights if unwhite is None else weights @ white
     start = torch.cat([turned, (offsets - offsets.mean(1, True))[..., None]], dim=-1)
 
     def function_and_gradient(theta: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,11 +195,8 @@ def fit_classifier(
         function_and_gradient, start, (x, objective.members.mT.contiguous()), enough, max_iter
     )
     weights, offsets = theta[..., :-1], theta[..., -1]
-    if white is not None:
-        unwhitened = torch.linalg.solve_triangular(
-            white.transpose(1, 2), weights.transpose(1, 2), upper=True
-        )
-        weights = unwhitened.transpose(1, 2)
+    if unwhite is not None:
+        weights = weights @ unwhite
     return LinearClassifier(weights, offsets, middle)
 
 
