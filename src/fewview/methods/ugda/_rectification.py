@@ -176,7 +176,7 @@ def fit_classifier(
         eye = torch.eye(points.shape[2], dtype=x.dtype, device=x.device)
         floor = 0.001 * trace + torch.finfo(x.dtype).tiny
         white = torch.linalg.cholesky(covariance + floor * eye)  # lower
-        # The inverse of a small matrix and a product take a fifth of the time of solving for points.
+        # An inverse of a small matrix and a product: a fifth of the time of solving for points.
         unwhite = torch.linalg.solve_triangular(white, eye.expand_as(white), upper=False)
         inside.copy_(inside @ unwhite.mT)
 
