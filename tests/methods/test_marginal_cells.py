@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import NotFittedError
 
 from fewview import MultiViewData, TaskSpec
-from fewview.methods.marginal import Marginal
+from fewview.methods.marginal import Marginal, _empty_cells
 from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._scaling import fit_scaling
 
@@ -93,6 +93,14 @@ def rows_of(views: tuple[torch.Tensor, ...], mask: torch.Tensor) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
+@pytest.fixture(params=["by views", "together"])
+def grouping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows by the views that they have, or all together, as where there are many such patterns."""
+    if request.param == "together":
+        monkeypatch.setattr(_empty_cells, "MANY", 0)
+
+
+@pytest.mark.usefixtures("grouping")
 @pytest.mark.parametrize("components", [3, 128])
 @pytest.mark.parametrize("scaling", ["standard", "natural"])
 def test_a_query_with_k_empty_cells_is_the_exact_marginal(components: int, scaling: str) -> None:
@@ -131,6 +139,24 @@ def test_a_query_with_k_empty_cells_is_the_exact_marginal(components: int, scali
             wanted.append(joint - log_density(parts, own) - log_density(parts, values[None]))
         got = found[row] - found[row].mean()
         assert got == pytest.approx(np.array(wanted) - np.mean(wanted), abs=2e-6), row
+
+
+def test_rows_are_of_a_kind_where_they_lack_the_same() -> None:
+    """In the order of their first rows; cells of views that are not there do not count."""
+    rng = np.random.default_rng(0)
+    views = tuple(
+        torch.from_numpy(np.where(rng.random((400, width)) < 0.3, NAN, 1.0)) for width in (2, 3)
+    )
+    mask = torch.from_numpy(rng.random((400, 2)) < 0.7)
+    firsts, kind = _empty_cells.kinds_of_rows(views, mask)
+    seen: dict[bytes, int] = {}
+    for row in range(400):
+        lacks = [(view[row].isnan() & mask[row, v]).numpy() for v, view in enumerate(views)]
+        name = np.concatenate([mask[row].numpy(), *lacks]).tobytes()
+        assert seen.setdefault(name, len(seen)) == kind[row]
+        assert firsts[kind[row]] <= row
+    assert len(firsts) == len(seen)
+    assert firsts.tolist() == sorted(firsts.tolist())
 
 
 def test_rows_without_empty_cells_have_the_same_digits_beside_others() -> None:
@@ -196,6 +222,7 @@ def holes() -> MultiViewData:
     return MultiViewData(views, data.labels, ids=[f"s{row}" for row in range(12)])
 
 
+@pytest.mark.usefixtures("grouping")
 @pytest.mark.parametrize("components", [3, 128])
 def test_imputed_cells_are_the_conditional_gaussian(components: int) -> None:
     """Means and deviations against the conditional of the Gaussian of all features, S + B."""

@@ -527,7 +527,10 @@ def test_coordinates_that_are_independent_given_others(rank: int | None) -> None
             torch.testing.assert_close(one, wanted)
 
 
-def test_of_many_patterns_those_of_some_tasks_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ranges", [1, 4])
+def test_of_many_patterns_those_of_some_tasks_are_enough(
+    monkeypatch: pytest.MonkeyPatch, ranges: int
+) -> None:
     evidence, members = some_evidence(complete=False)
     weights = torch.rand(8, 12, 2, dtype=torch.float64)
     # The last pattern is one that nobody has: with it there are more than a task has.
@@ -539,10 +542,15 @@ def test_of_many_patterns_those_of_some_tasks_are_enough(monkeypatch: pytest.Mon
         for given in (weights, None)
     )
     monkeypatch.setattr(_model_module, "MANY", 2)
+    monkeypatch.setattr(_model_module, "RANGES", ranges)
     used = evidence.used(posterior(evidence, members).counts[3:4], 3)
     assert used is not None
-    assert used.tolist() == sorted({*evidence.query_pattern[3].tolist(),
-                                    *evidence.support_pattern[3].tolist()})  # fmt: skip
+    numbers = torch.arange(len(more))
+    listed = [number for part in used for number in numbers[part].tolist()]
+    wanted_ones = {*evidence.query_pattern[3].tolist(), *evidence.support_pattern[3].tolist()}
+    assert listed == sorted({*listed})
+    assert wanted_ones <= {*listed}
+    assert len(listed) <= 2 * len(wanted_ones)
     monkeypatch.setattr(_model_module, "INVERTED", 1)  # task by task
     for given, expected in ((weights, wanted), (None, alone)):
         found = variational_scores(evidence, posterior(evidence, members, given))

@@ -3,33 +3,50 @@
 In the features of a view the model is x = centre + s Q z + e. Its components z are those of the
 Gaussian model, s Q the axes turned back, and e is what they leave over: a sphere of variance r^2 in
 all directions outside Q, learnt from what the base samples leave over, the same for all classes. A
-complete row then says x @ axes of z and nothing more. Of a row without the cells m, let v be the
-eigenvectors of Q_m' Q_m and d^2 their eigenvalues: the cells that are there tell
+complete row then says x @ axes = z and nothing more. Let a row lack the cells m, t be what it would
+say with the centre in their place, A = Q_m' and G = 1 - A'A. The cells that are there say
 
-    v' z + noise,   of variance (r / s)^2 d^2 / (1 - d^2),
+    y = (1 + A inv(G) A') t = z + noise,   of covariance R = (r / s)^2 A inv(G) A',
 
-independent for every v, exactly nothing else, and nothing at all where d is 1. So a row with empty
-cells is one with other coordinates, fewer and less sure ones.
+and exactly nothing else. So under any covariance S of z, with K = inv(S) and D = (r / s) A,
+
+    inv(S + R) = K - Z'Z,   inv(S + R) y = K t + Z'u,   L L' = G + D'K D,   Z = inv(L) D'K,
+    u = inv(L) ((s / r) A' - D'K) t,
+
+by the lemma of Woodbury (1950): a correction of as many rows as cells are empty, or as the view has
+components where these are fewer. G may be singular: a direction of z is not told of at all. Rows go
+side by side, and those that lack the same cells are one pattern.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.methods.marginal._model import Evidence, Gaussians, information_of
+from fewview.methods.marginal._inverse import cholesky
+from fewview.methods.marginal._model import (
+    MANY,
+    Evidence,
+    Gaussians,
+    first_of_its_kind,
+    in_chunks,
+    unique_patterns,
+)
 from fewview.methods.marginal._projection import Projection
 from fewview.numerics._batch import EpisodeBatch
+from fewview.numerics._cores import on_all_cores
+from fewview.numerics._tensor_draws import streams, uniform
 from fewview.samples._data import MultiViewData
 
-# A direction is not seen where the share of it that lies in cells that are there is below this
-# many times the rounding errors of the axes.
-ROUNDED = 100
+# Added to products of rows of axes, so that these have Cholesky factors.
+ROUNDED = 1e-13
 
 
 def has_empty_cells(batch: EpisodeBatch) -> bool:
@@ -60,80 +77,207 @@ def column_filled(data: MultiViewData) -> MultiViewData:
 
 
 @dataclass(frozen=True)
-class Glance:
-    """What the cells of rows with one pattern of cells tell, k' numbers, in float64."""
+class Space:
+    """Features and components of all views under one covariance, in float64."""
 
-    views: Tensor  # which views are there, bool [V]
-    gains: tuple[Tensor, ...]  # per view [width, k']: cells minus their centre become numbers
-    turn: Tensor  # [d, k']: the numbers are z @ turn + noise
-    noise: Tensor  # variances, [k']
-    shared: tuple[Tensor, ...]  # per view [width, k']: covariance of its rest with the numbers
+    projection: Projection
+    covariance: Tensor  # of components, [d, d]
+    mean: Tensor  # [d]
 
-    def numbers(self, rows: tuple[Tensor, ...], projection: Projection) -> Tensor:
-        """The numbers [n, k'] of rows, per view [n, width]."""
-        parts = [
-            torch.nan_to_num(row.double() - centre.double()) @ gain
-            for row, centre, gain in zip(rows, projection.centre, self.gains, strict=True)
+    @classmethod
+    def of(cls, projection: Projection, covariance: Tensor, mean: Tensor) -> Space:
+        """With axes [width, components] that are orthonormal but for their length."""
+        fields = ("axes", "shift", "centre", "spare")
+        parts = {name: tuple(t.double() for t in getattr(projection, name)) for name in fields}
+        turned = []
+        for axes in parts["axes"]:
+            # Those of float32 are not quite: one step of Newton's towards what is.
+            gram = axes.T @ axes / axes[:, 0].square().sum()
+            eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+            turned.append(axes @ (1.5 * eye - 0.5 * gram))
+        projection = Projection(**(parts | {"axes": tuple(turned)}))
+        return cls(projection, covariance.double(), mean.double())
+
+    @cached_property
+    def sizes(self) -> list[Tensor]:
+        """1 / s^2 of every view."""
+        return [axes[:, 0].square().sum() for axes in self.projection.axes]
+
+    @cached_property
+    def directions(self) -> list[Tensor]:
+        """Q of every view."""
+        pairs = zip(self.projection.axes, self.sizes, strict=True)
+        return [axes / size.sqrt() for axes, size in pairs]
+
+    @cached_property
+    def rests(self) -> list[Tensor]:
+        """(r / s)^2 of every view; where nothing is outside the axes any number will do."""
+        parts = zip(self.projection.axes, self.projection.spare, self.sizes, strict=True)
+        return [
+            torch.ones_like(spare) if axes.shape[0] == axes.shape[1] else (spare * size).clamp(1e-9)
+            for axes, spare, size in parts
         ]
-        return torch.stack(parts).sum(0)
+
+    @cached_property
+    def places(self) -> list[slice]:
+        """Where the components of every view are."""
+        return [slice(*ends) for ends in pairwise(accumulate(self.projection.dims, initial=0))]
+
+    def inverse(self, views: Tensor) -> Tensor:
+        """K of some views, bool [V], zeros in others."""
+        widths = torch.tensor(self.projection.dims, device=views.device)
+        here = torch.repeat_interleave(views, widths).nonzero()[:, 0]
+        out = torch.zeros_like(self.covariance)
+        found = torch.cholesky_inverse(cholesky(self.covariance[here][:, here]))
+        out[here[:, None], here] = found
+        return out
 
 
-def glance(projection: Projection, views: Tensor, empty: tuple[Tensor, ...]) -> Glance:
-    """Find what is told where some views are there (bool [V]) with some cells empty ([width])."""
-    starts = np.cumsum([0, *projection.dims])
-    turns, noises, gains, rests = [], [], [], []
-    for view in range(len(projection.dims)):
-        unseen = ROUNDED * torch.finfo(projection.axes[view].dtype).eps
-        axes = projection.axes[view].double()
-        size = axes[:, 0].square().sum()  # 1 / s^2
-        turn = axes.new_zeros(axes.shape[1], 0)
-        noise, gain, rest = axes.new_zeros(0), axes.new_zeros(len(axes), 0), None
-        if bool(views[view]):
-            gone = axes[empty[view]]
-            values, vectors = torch.linalg.eigh(gone.T @ gone / size)
-            values = values.clamp(0, 1)
-            kept = values < 1 - unseen
-            values, turn = values[kept], vectors[:, kept]
-            spare = projection.spare[view].double()
-            noise = spare * size * values / (1 - values)
-            gain = axes @ turn / (1 - values)
-            gain[empty[view]] = 0.0
-            rest = -spare * (axes @ turn)
-            rest[~empty[view]] = 0.0
-        turns.append(turn)
-        noises.append(noise)
-        gains.append(gain)
-        rests.append(torch.zeros_like(gain) if rest is None else rest)
-    ends = np.cumsum([0, *(len(noise) for noise in noises)])
-    whole = turns[0].new_zeros(int(starts[-1]), int(ends[-1]))
-    for view, turn in enumerate(turns):
-        whole[starts[view] : starts[view + 1], ends[view] : ends[view + 1]] = turn
+class Lacking(NamedTuple):
+    """Some patterns of cells and their rows, those of a pattern beside each other, [p, most]."""
 
-    def wide(parts: list[Tensor]) -> tuple[Tensor, ...]:
-        out = []
-        for view, part in enumerate(parts):
-            block = part.new_zeros(len(part), int(ends[-1]))
-            block[:, ends[view] : ends[view + 1]] = part
-            out.append(block)
-        return tuple(out)
+    kinds: Tensor  # numbers of the patterns, [p]
+    rows: Tensor  # positions, [p, most]
+    real: Tensor  # whether there is such a row, bool [p, most]
+    present: Tensor  # views that are there, bool [p, V]
+    empty: tuple[Tensor, ...]  # cells of these, bool [p, width]
+    inverse: Tensor  # K, [d, d]
+    shared: tuple[Tensor, ...]  # what was made of K
+    step: Tensor  # t less the mean, [p, most, d]
+    less: Tensor  # Z, [p, m, d]
+    more: Tensor  # u, [p, m, most]
 
-    return Glance(views, wide(gains), whole, torch.cat(noises), wide(rests))
+    def told(self) -> Tensor:
+        """inv(S + R) times y less the mean, [p, most, d]."""
+        return self.step @ self.inverse + self.more.mT @ self.less
 
 
-def glances(
-    projection: Projection, views: tuple[Tensor, ...], mask: Tensor, which: Tensor
-) -> Iterator[tuple[Tensor, Glance]]:
-    """Rows [n] of those chosen by `which`, bool [n], that have the same cells, and their glance."""
-    places = which.nonzero()[:, 0]
-    if not len(places):
-        return
-    empty = torch.cat([view[places].isnan() & mask[places, v, None]
-                       for v, view in enumerate(views)], dim=1)  # fmt: skip
-    kinds, kind = torch.unique(torch.cat([mask[places], empty], dim=1), dim=0, return_inverse=True)
-    widths = [view.shape[1] for view in views]
-    for index, cells in enumerate(kinds):
-        present, gone = cells[: len(widths)], torch.split(cells[len(widths) :], widths)
-        yield places[kind == index], glance(projection, present, gone)
+@dataclass(frozen=True)
+class Patterns:
+    """Rows with empty cells, by the views and cells that they lack."""
+
+    space: Space
+    views: tuple[Tensor, ...]  # of these rows, [n, width], NaN in empty cells
+    present: Tensor  # views of every pattern, bool [P, V]
+    firsts: Tensor  # one row of every pattern, [P]
+    counts: Tensor  # rows of every pattern, [P]
+    order: Tensor  # rows, pattern by pattern, [n]
+    places: Tensor  # of these rows among all, [n]
+
+    @classmethod
+    def of(cls, space: Space, views: tuple[Tensor, ...], mask: Tensor, which: Tensor) -> Patterns:
+        """Those of the rows `which`, bool [n]; per view [n, width], and a mask [n, V]."""
+        places = which.nonzero()[:, 0]
+        views, mask = tuple(view[places] for view in views), mask[places]
+        firsts, kind = kinds_of_rows(views, mask)
+        counts = torch.bincount(kind, minlength=len(firsts))
+        return cls(space, views, mask[firsts], firsts, counts, kind.argsort(stable=True), places)
+
+    def each(
+        self, use: Callable[[Lacking], None], share: Callable[[Tensor], tuple[Tensor, ...]]
+    ) -> None:
+        """Let `use` see all patterns, some at a time, each of them once, and what they `share`."""
+        if not len(self.firsts):
+            return
+        device = self.present.device
+        widths = torch.tensor(self.space.projection.dims, device=device)
+        cells = [view[self.firsts].isnan().sum(1) for view in self.views]
+        sizes = torch.minimum(torch.stack(cells, 1), widths)
+        groups, group = unique_patterns(self.present)
+        if len(groups) <= MANY:
+            sizes = sizes * self.present
+        else:  # views that are not there are lost, as cells are, and K is that of all views
+            sizes = torch.where(self.present, sizes, widths)
+            groups, group = torch.ones_like(groups[:1]), torch.zeros_like(group)
+        total = sizes.sum(1).clamp(min=1)
+        most = max(int(widths.sum()), sum(view.shape[1] for view in self.views))
+        pieces = []
+        for number, there in enumerate(groups):
+            own = (group == number).nonzero()[:, 0]
+            own = own[total[own].argsort(stable=True)]
+            inverse = self.space.inverse(there)
+            shared = there.tolist(), inverse, share(inverse)
+            for some in in_chunks(own, total[own].tolist(), self.counts[own].tolist(), most):
+                pieces.append((*shared, some))
+        on_all_cores(lambda piece: use(self.lacking(*piece)), pieces, device)
+
+    def lacking(
+        self, there: list[bool], inverse: Tensor, shared: tuple[Tensor, ...], some: Tensor
+    ) -> Lacking:
+        """What some patterns tell, [p]; `there` are the views that K, [d, d], is of."""
+        space, present = self.space, self.present[some]
+        slots = torch.arange(int(self.counts[some].max()), device=some.device)
+        real = slots < self.counts[some, None]
+        starts = (self.counts.cumsum(0) - self.counts)[some, None]
+        rows = self.order[torch.where(real, starts + slots, starts)]
+        empty, told, parts = [], [], []
+        for v, view in enumerate(self.views):
+            own = present[:, v, None]
+            empty.append(view[self.firsts[some]].isnan() & own)
+            known = torch.nan_to_num(view[rows].double() - space.projection.centre[v])
+            told.append((known @ space.projection.axes[v]) * own[..., None])
+            if there[v]:
+                lost = rows_of_axes(space.directions[v], empty[v])
+                parts.append((v, lost if bool(own.all()) else _or_all(lost, own[..., None])))
+        step = torch.cat(told, -1) - space.mean
+        scale = {v: space.rests[v].sqrt() for v, _ in parts}
+        seen = torch.cat([scale[v] * (part.mT @ inverse[space.places[v]]) for v, part in parts], 1)
+        right = torch.cat([part.mT @ told[v].mT / scale[v] for v, part in parts], 1)
+        square, start = seen.new_empty(*seen.shape[:2], seen.shape[1]), 0
+        for v, part in parts:
+            here = slice(start, start := start + part.shape[2])
+            square[..., here] = scale[v] * (seen[..., space.places[v]] @ part)
+            square[:, here, here] -= part.mT @ part
+            square[:, here, here].diagonal(dim1=1, dim2=2).add_(1.0)
+        both = torch.cat((seen, right - seen @ step.mT), -1)
+        both = torch.linalg.solve_triangular(cholesky(square), both, upper=False)
+        less, more = torch.split(both, [len(inverse), len(slots)], -1)
+        return Lacking(
+            some, self.places[rows], real, present, tuple(empty), inverse, shared, step, less, more
+        )
+
+
+def kinds_of_rows(views: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, Tensor]:
+    """One row of every kind, [P], and of which kind rows are, [n]: that lack the same.
+
+    Kinds are told by sums of whole numbers that are drawn for every cell, exact in float64: to sort
+    rows is many times slower. That two have the same sums is a chance of less than one in 2^60.
+    """
+    widths = [mask.shape[1], *(view.shape[1] for view in views)]
+    largest = 2.0 ** (52 - sum(widths).bit_length())
+    drawn = uniform(streams(torch.arange(2), "cells"), sum(widths), torch.float64)
+    numbers = torch.split((drawn * largest).floor().T.to(mask.device), widths)
+    sums = mask.double() @ numbers[0]
+    for view, present, own in zip(views, mask.T, numbers[1:], strict=True):
+        sums += (view.isnan() & present[:, None]).double() @ own
+    first, second = sums.long().T
+    firsts, kind = first_of_its_kind(6364136223846793005 * first + second)
+    order = firsts.argsort()  # kinds of neighbours have numbers that are neighbours
+    return firsts[order], order.argsort()[kind]
+
+
+def rows_of_axes(axes: Tensor, cells: Tensor) -> Tensor:
+    """A [p, k, m] of orthonormal axes [width, k] and empty cells, bool [p, width].
+
+    Zeros in spare columns. Where more cells are empty than there are axes, another A with the same
+    A A' and as many columns as axes.
+    """
+    counts = cells.sum(1)
+    most = int(counts.max())
+    index = cells.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+    real = torch.arange(most, device=cells.device) < counts[:, None]
+    found = axes[index] * real[..., None]
+    if most <= axes.shape[1]:
+        return found.mT
+    eye = torch.eye(axes.shape[1], dtype=axes.dtype, device=axes.device)
+    return cholesky(found.mT @ found + ROUNDED * eye)
+
+
+def _or_all(lost: Tensor, present: Tensor) -> Tensor:
+    """A [p, k, m], m at least k, or all components where a view is not `present`, [p, 1, 1]."""
+    width = lost.shape[1]
+    lost = torch.nn.functional.pad(lost, (0, max(0, width - lost.shape[2])))
+    return torch.where(present, lost, torch.eye(*lost.shape[1:]).to(lost))
 
 
 def rows_with_empty(views: tuple[Tensor, ...], mask: Tensor) -> Tensor:
@@ -149,27 +293,38 @@ def see_cells(
 
     `evidence` is right for all other rows; `root` is the W that it was made with, [d, k].
     """
-    information = [evidence.information]
-    count = len(evidence.information)
-    found = {}
-    within = model.within.double()
-    for name in ("support", "query"):
-        views, mask = getattr(batch, name), getattr(batch, f"{name}_mask").flatten(0, 1)
-        views = tuple(view.flatten(0, 1) for view in views)
-        numbers = getattr(evidence, name).clone()
-        pattern = getattr(evidence, f"{name}_pattern").clone()
-        which = rows_with_empty(views, mask)
-        for rows, seen in glances(projection, views, mask, which):
-            spread = seen.turn.T @ within @ seen.turn + torch.diag(seen.noise)
-            matrix, gain = information_of(spread, seen.turn.T @ root.double())
-            part = seen.numbers(tuple(view[rows] for view in views), projection)
-            step = part - model.mean.double() @ seen.turn
-            numbers.flatten(0, 1)[rows] = (step @ gain).to(numbers)
-            pattern.flatten()[rows] = count
-            information.append(matrix[None].to(evidence.information))
-            count += 1
-        found[name], found[f"{name}_pattern"] = numbers, pattern
-    return replace(evidence, information=torch.cat(information), **found)
+    views, mask = _all_rows(batch)
+    space = Space.of(projection, model.within, model.mean)
+    patterns = Patterns.of(space, views, mask, rows_with_empty(views, mask))
+    root, count = root.double(), len(evidence.information)
+    numbers = torch.cat([evidence.support, evidence.query], 1)
+    pattern = torch.cat([evidence.support_pattern, evidence.query_pattern], 1)
+    information = evidence.information.new_empty(len(patterns.firsts), *root.T.shape[:1] * 2)
+
+    def put(some: Lacking) -> None:
+        less = (some.less @ root).to(information)
+        information[some.kinds] = some.shared[0].to(information) - less.mT @ less
+        rows = some.rows[some.real]
+        numbers.flatten(0, 1)[rows] = (some.told() @ root)[some.real].to(numbers)
+        pattern.flatten()[rows] = count + some.kinds[:, None].expand_as(some.rows)[some.real]
+
+    patterns.each(put, lambda inverse: (root.T @ inverse @ root,))
+    here = batch.n_support
+    return replace(
+        evidence,
+        information=torch.cat([evidence.information, information]),
+        support=numbers[:, :here],
+        query=numbers[:, here:],
+        support_pattern=pattern[:, :here],
+        query_pattern=pattern[:, here:],
+    )
+
+
+def _all_rows(batch: EpisodeBatch) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Supports and queries of all tasks, one after the other, and their mask."""
+    pairs = zip(batch.support, batch.query, strict=True)
+    mask = torch.cat([batch.support_mask, batch.query_mask], 1).flatten(0, 1)
+    return tuple(torch.cat(pair, 1).flatten(0, 1) for pair in pairs), mask
 
 
 def conditional_rows(
@@ -178,51 +333,63 @@ def conditional_rows(
     views: tuple[Tensor, ...],
     mask: Tensor,
     which: Tensor,
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Fill in samples of an unknown class, whose covariance is S + B: means, and variances.
+    *,
+    variances: tuple[Tensor, ...] | None = None,
+) -> tuple[Tensor, ...]:
+    """Samples of an unknown class, whose covariance is S + B, with means in what is missing.
 
     Per view [n, width], NaN in empty cells; the mask [n, V] says which views are there, `which`,
-    bool [n], the rows to be filled in. Variances are zero where a cell was there.
+    bool [n], the rows to be filled in. Where `variances` are given, zeros of the same shapes,
+    views that are not there are filled in too, and those of what is filled in are written there.
     """
-    total, mean = (model.within + model.between).double(), model.mean.double()
-    starts = np.cumsum([0, *projection.dims])
-    filled = tuple(view.double().clone() for view in views)
-    variances = tuple(torch.zeros_like(view) for view in filled)
-    for rows, seen in glances(projection, views, mask, which):
-        spread = seen.turn.T @ total @ seen.turn + torch.diag(seen.noise)
-        factor = torch.linalg.cholesky(spread)
-        step = seen.numbers(tuple(view[rows] for view in views), projection)
-        step = step - mean @ seen.turn
-        for view, axes in enumerate(projection.axes):
-            first = views[view][rows[0]]
-            gone = first.isnan() if bool(seen.views[view]) else torch.ones_like(first).bool()
+    total = (model.within + model.between).double()
+    space = Space.of(projection, total, model.mean)
+    filled = tuple(view.to(torch.float64, copy=True) for view in views)
+    along_with = []  # how components, and what they leave over, go with those of all views
+    for place, size, spare in zip(space.places, space.sizes, space.projection.spare, strict=True):
+        along_with.append(total[:, place] / size)
+        along_with[-1][place].diagonal().sub_(spare)
+
+    def share(inverse: Tensor) -> tuple[Tensor, ...]:
+        return () if variances is None else tuple(x.T @ inverse @ x for x in along_with)
+
+    def fill(some: Lacking) -> None:
+        told = some.told()
+        latent = space.mean + told @ total
+        rows, number = some.rows[some.real], some.real.nonzero()[:, 0]
+        for v, axes in enumerate(space.projection.axes):
+            gone, place = some.empty[v], space.places[v]
+            if variances is not None:
+                gone = gone | ~some.present[:, v, None]
             if not bool(gone.any()):
                 continue
-            axes, spare = axes.double(), projection.spare[view].double()
-            size = axes[:, 0].square().sum()
-            place = slice(int(starts[view]), int(starts[view + 1]))
-            back = axes[gone] / size  # s Q
-            shared = back @ total[place] @ seen.turn + seen.shared[view][gone]
-            gain = torch.cholesky_solve(shared.T, factor)
-            guess = projection.centre[view].double()[gone] + back @ mean[place] + step @ gain
-            own = (back @ total[place, place] * back).sum(1)
-            own = own + spare * (1 - axes[gone].square().sum(1) / size).clamp(min=0)
-            where = gone.nonzero()[:, 0]
-            filled[view][rows[:, None], where] = guess
-            variances[view][rows[:, None], where] = (own - (shared * gain.T).sum(1)).clamp(min=0)
-    return filled, variances
+            size, spare = space.sizes[v], space.projection.spare[v]
+            along = latent[..., place] / size - spare * told[..., place]
+            guess = space.projection.centre[v] + along[some.real] @ axes.T
+            filled[v][rows] = torch.where(gone[number], guess, filled[v][rows])
+            if variances is None:
+                continue
+            less = some.less @ along_with[v]
+            known = some.shared[v] - less.mT @ less
+            own = ((axes @ (total[place, place] / size**2 - known)) * axes).sum(-1)
+            own = own + spare * (1 - axes.square().sum(1) / size).clamp(min=0)
+            variances[v][rows] = torch.where(gone, own.clamp(min=0), 0.0)[number]
+
+    Patterns.of(space, views, mask, which).each(fill, share)
+    return filled
 
 
 def fill_cells(batch: EpisodeBatch, projection: Projection, model: Gaussians) -> EpisodeBatch:
     """The same tasks with conditional means in empty cells; views that are missing stay so."""
-    out: dict[str, Any] = {}
-    for name in ("support", "query"):
-        views, mask = getattr(batch, name), getattr(batch, f"{name}_mask")
-        flat, present = tuple(view.flatten(0, 1) for view in views), mask.flatten(0, 1)
-        which = rows_with_empty(flat, present)
-        rows = conditional_rows(projection, model, flat, present, which)[0]
-        out[name] = tuple(
-            torch.where(mask[..., v, None], row.to(view).reshape(view.shape), 0.0)
-            for v, (row, view) in enumerate(zip(rows, views, strict=True))
-        )
-    return replace(batch, **out)
+    views, mask = _all_rows(batch)
+    rows = conditional_rows(projection, model, views, mask, rows_with_empty(views, mask))
+    here, shape = batch.n_support, (batch.n_tasks, batch.n_support + batch.n_query, -1)
+    whole = [
+        torch.where(present[:, None], row.to(view), 0.0).reshape(shape)
+        for row, view, present in zip(rows, batch.support, mask.T, strict=True)
+    ]
+    return replace(
+        batch,
+        support=tuple(view[:, :here] for view in whole),
+        query=tuple(view[:, here:] for view in whole),
+    )

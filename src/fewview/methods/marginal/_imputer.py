@@ -100,7 +100,10 @@ def impute(
     """
     scaled = ViewTensors.of(scaling.transform(data, np.float64, True), dtype=torch.float64)
     which = rows_with_empty(scaled.views, scaled.mask) | ~scaled.mask.all(1)
-    means, variances = conditional_rows(projection, model, scaled.views, scaled.mask, which)
+    variances = tuple(map(torch.zeros_like, scaled.views))
+    means = conditional_rows(
+        projection, model, scaled.views, scaled.mask, which, variances=variances
+    )
     filled, deviations = {}, {}
     for view, mean, variance in zip(data.view_names, means, variances, strict=True):
         block = np.asarray(data.view(view), dtype=np.float64)

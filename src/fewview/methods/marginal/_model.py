@@ -51,6 +51,10 @@ INVERTED = 1 << 20
 OWN = 0.7
 # With more patterns than that, which takes seven views, none has a gain of its own.
 MANY = 64
+# Ranges of patterns that are looked at one after the other.
+RANGES = 4
+# Which patterns, all of them where it is None.
+Used = Sequence[slice | Tensor] | None
 # So many standard deviations must the mean of a task be longer than that of as many base classes;
 # of 1, 2, 5 and 8 the best on development sets (docs/marginal.md).
 SURELY = 5.0
@@ -197,9 +201,7 @@ class Evidence:
         """A_o of every pattern as a row of numbers, [..., P, size]."""
         return packed(self.information)
 
-    def inverse(
-        self, counts: Tensor, first: int = 0, used: Tensor | None = None
-    ) -> Inverse | TurnedInverse:
+    def inverse(self, counts: Tensor, first: int = 0, used: Used = None) -> Inverse | TurnedInverse:
         """Of the precisions I + sum of counts A_o of beliefs with counts [n, C, P]: n C of them.
 
         They are about tasks from `first` on. Of the patterns those `used` are looked at.
@@ -221,7 +223,7 @@ class Evidence:
         return lambda kind, pattern: inverse_of(unpacked(known[kind] + more[pattern], self.half))
 
     def spread(
-        self, inverse: Inverse | TurnedInverse, mean: Tensor, first: int, used: Tensor | None
+        self, inverse: Inverse | TurnedInverse, mean: Tensor, first: int, used: Used
     ) -> Tensor:
         """tr A_o (C + m m') for inverses C and means m [n, C, width]; likewise, [n, C, P]."""
         if isinstance(inverse, TurnedInverse):
@@ -230,19 +232,25 @@ class Evidence:
         _add_squares(inverse.halves(), mean.flatten(0, 1), unpacked(room, self.half))
         return self.traces(room.reshape(*mean.shape[:2], -1), first, used)
 
-    def used(self, counts: Tensor, first: int) -> Tensor | None:
+    def used(self, counts: Tensor, first: int) -> Used:
         """Patterns of beliefs with counts [n, C, P], and of queries, of tasks from `first` on.
 
         None where there are not many, so that all of them are multiplied; a GPU would have to wait
-        to hear which.
+        to hear which. Where most of them follow each other, as those of rows with empty cells do,
+        they are ranges, which need not be copied.
         """
         if counts.is_cuda or self.sizes or self.turned or counts.shape[-1] <= MANY:
             return None
         there = counts.flatten(0, 1).any(0)
         there[self.query_pattern[first : first + len(counts)].flatten()] = True
-        return there.nonzero()[:, 0]
+        found = there.nonzero()[:, 0]
+        breaks = found.diff().topk(min(RANGES - 1, len(found) - 1)).indices.sort().values.tolist()
+        ends = [-1, *breaks, len(found) - 1]
+        ranges = [slice(int(found[low + 1]), int(found[high]) + 1) for low, high in pairwise(ends)]
+        covered = sum(part.stop - part.start for part in ranges)
+        return ranges if covered <= 2 * len(found) else [found]
 
-    def precisions(self, counts: Tensor, first: int = 0, used: Tensor | None = None) -> Tensor:
+    def precisions(self, counts: Tensor, first: int = 0, used: Used = None) -> Tensor:
         """I + sum of counts A_o of beliefs with counts [n, C, P] about tasks from `first` on.
 
         As rows of numbers, [n C, size]. Of the patterns those `used` are looked at.
@@ -250,12 +258,15 @@ class Evidence:
         if used is None:
             out = self._multiplied(counts, self._packed, first).flatten(0, 1)
         else:
-            out = (counts[..., used] @ self._packed[used]).flatten(0, 1)
+            flat = counts.flatten(0, 1)
+            out = flat[:, used[0]] @ self._packed[used[0]]
+            for part in used[1:]:
+                out.addmm_(flat[:, part], self._packed[part])
         for diagonal in unpacked(out, self.half).diagonals():
             diagonal.add_(1.0)
         return out
 
-    def traces(self, moments: Tensor, first: int = 0, used: Tensor | None = None) -> Tensor:
+    def traces(self, moments: Tensor, first: int = 0, used: Used = None) -> Tensor:
         """Traces of products of A_o with moments [n, C, size], whose side has its sign changed.
 
         Likewise: [n, C, P], zero where a pattern is not used.
@@ -263,7 +274,8 @@ class Evidence:
         if used is None:
             return self._multiplied(moments, self._both_sides.mT, first)
         out = moments.new_zeros(*moments.shape[:2], len(self.information))
-        out[..., used] = moments @ self._both_sides[used].mT
+        for part in used:
+            out[..., part] = moments @ self._both_sides[part].mT
         return out
 
     @cached_property
@@ -565,21 +577,24 @@ def evidence_of_many(
         sizes = side.where.sum(1)
         found = (side.chosen & (sizes > 0)).nonzero()[:, 0]
         found = found[sizes[found].argsort(stable=True)]
-        groups = _in_chunks(found, sizes[found].tolist(), counts[found].tolist(), root)
+        groups = in_chunks(found, sizes[found].tolist(), counts[found].tolist(), root.shape[1])
         on_all_cores(partial(add, side, sizes), groups, root.device)
     return information, evidence
 
 
-def _in_chunks(
-    patterns: Tensor, sizes: list[int], counts: list[int], left: Tensor
+def in_chunks(
+    patterns: Tensor, sizes: list[int], counts: list[int], columns: int
 ) -> Iterator[Tensor]:
-    """Patterns in order of their size, so many at a time as make tensors of `CHUNK` numbers."""
-    low, chunk = 0, GPU_CHUNK if left.is_cuda else CHUNK
+    """Patterns in order of their size, so many at a time as make tensors of `CHUNK` numbers.
+
+    Of a pattern there are size x (columns + rows) numbers, or the square of its size.
+    """
+    low, chunk = 0, GPU_CHUNK if patterns.is_cuda else CHUNK
     while low < len(sizes):
         high, most = low + 1, counts[low]
         while high < len(sizes):
             most = max(most, counts[high])
-            wide = max(sizes[high], left.shape[1] + most)
+            wide = max(sizes[high], columns + most)
             if (high + 1 - low) * sizes[high] * wide > chunk:
                 break
             high += 1
@@ -655,7 +670,7 @@ class _Solved(NamedTuple):
     """Beliefs of n tasks that were solved."""
 
     first: int  # number of the first task
-    used: Tensor | None  # patterns, see `Evidence.used`
+    used: Used  # patterns, see `Evidence.used`
     mean: Tensor  # [n, C, width]
     inverse: Inverse | TurnedInverse  # of n C precisions
 
@@ -678,7 +693,7 @@ def _solve(
     size, shared = max(1, size if shifts.is_cuda else min(size, share_of(n_tasks))), None
     if alike and not shifts.is_cuda:
         drawn = _drawn(belief.counts.shape[2], shifts.device)
-        firsts, kind = _first_of_its_kind((belief.counts.double() @ drawn).flatten())
+        firsts, kind = first_of_its_kind((belief.counts.double() @ drawn).flatten())
         if len(firsts) * 2 < len(kind):
             shared = evidence.inverse(belief.counts.flatten(0, 1)[firsts][:, None])
 
@@ -754,10 +769,10 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     # A query like the supports of another class and one of that class like these are one pair.
     drawn = _drawn(n_patterns, queries.device)
     own = belief.counts.double() @ drawn
-    firsts, kind = _first_of_its_kind(own.flatten())
+    firsts, kind = first_of_its_kind(own.flatten())
     inverse_with = evidence.with_one_more(belief.counts.flatten(0, 1)[firsts])
     sums = pad(drawn[evidence.query_pattern], (0, 1))[..., None] + own[:, None]
-    pairs, which = _first_of_its_kind(sums.flatten())
+    pairs, which = first_of_its_kind(sums.flatten())
     out = queries.new_empty(len(which))
     sizes = torch.bincount(which, minlength=len(pairs))
     # Groups of like size go together, so that little is padded.
@@ -801,7 +816,7 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     return out[:, :-1] - out[:, -1:]
 
 
-def _first_of_its_kind(numbers: Tensor) -> tuple[Tensor, Tensor]:
+def first_of_its_kind(numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Positions of the first of every different number, and which of them everyone's is."""
     found, which = torch.unique(numbers, return_inverse=True)
     place = torch.arange(len(which), device=which.device)
