@@ -21,8 +21,8 @@ side by side, and those that lack the same cells are one pattern.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -34,7 +34,6 @@ from fewview.methods.marginal._inverse import cholesky
 from fewview.methods.marginal._model import (
     MANY,
     Evidence,
-    Gaussians,
     first_of_its_kind,
     in_chunks,
     unique_patterns,
@@ -47,6 +46,8 @@ from fewview.samples._data import MultiViewData
 
 # Added to products of rows of axes, so that these have Cholesky factors.
 ROUNDED = 1e-13
+# Numbers of inverses that are kept.
+ROOM = 1 << 24
 
 
 def has_empty_cells(batch: EpisodeBatch) -> bool:
@@ -83,6 +84,7 @@ class Space:
     projection: Projection
     covariance: Tensor  # of components, [d, d]
     mean: Tensor  # [d]
+    inverses: dict[bytes, Tensor] = field(default_factory=dict)  # K, by views that are there
 
     @classmethod
     def of(cls, projection: Projection, covariance: Tensor, mean: Tensor) -> Space:
@@ -125,11 +127,16 @@ class Space:
 
     def inverse(self, views: Tensor) -> Tensor:
         """K of some views, bool [V], zeros in others."""
+        name = bytes(views.tolist())
+        if name in self.inverses:
+            return self.inverses[name]
         widths = torch.tensor(self.projection.dims, device=views.device)
         here = torch.repeat_interleave(views, widths).nonzero()[:, 0]
         out = torch.zeros_like(self.covariance)
         found = torch.cholesky_inverse(cholesky(self.covariance[here][:, here]))
         out[here[:, None], here] = found
+        if (len(self.inverses) + 1) * out.numel() <= ROOM:
+            self.inverses[name] = out
         return out
 
 
@@ -142,7 +149,6 @@ class Lacking(NamedTuple):
     present: Tensor  # views that are there, bool [p, V]
     empty: tuple[Tensor, ...]  # cells of these, bool [p, width]
     inverse: Tensor  # K, [d, d]
-    shared: tuple[Tensor, ...]  # what was made of K
     step: Tensor  # t less the mean, [p, most, d]
     less: Tensor  # Z, [p, m, d]
     more: Tensor  # u, [p, m, most]
@@ -173,37 +179,41 @@ class Patterns:
         counts = torch.bincount(kind, minlength=len(firsts))
         return cls(space, views, mask[firsts], firsts, counts, kind.argsort(stable=True), places)
 
-    def each(
-        self, use: Callable[[Lacking], None], share: Callable[[Tensor], tuple[Tensor, ...]]
-    ) -> None:
-        """Let `use` see all patterns, some at a time, each of them once, and what they `share`."""
+    @cached_property
+    def groups(self) -> tuple[Tensor, Tensor] | None:
+        """Patterns of views, bool [G, V], and of which every pattern of cells is, [P].
+
+        None where there are many, so that views that are not there are lost as cells are.
+        """
+        found = unique_patterns(self.present)
+        return found if len(found[0]) <= MANY else None
+
+    def each(self, use: Callable[[Lacking], None]) -> None:
+        """Let `use` see all patterns, some at a time, each of them once."""
         if not len(self.firsts):
             return
         device = self.present.device
         widths = torch.tensor(self.space.projection.dims, device=device)
         cells = [view[self.firsts].isnan().sum(1) for view in self.views]
         sizes = torch.minimum(torch.stack(cells, 1), widths)
-        groups, group = unique_patterns(self.present)
-        if len(groups) <= MANY:
+        if self.groups is not None:
             sizes = sizes * self.present
-        else:  # views that are not there are lost, as cells are, and K is that of all views
+            groups, group = self.groups
+        else:
             sizes = torch.where(self.present, sizes, widths)
-            groups, group = torch.ones_like(groups[:1]), torch.zeros_like(group)
+            groups, group = torch.ones_like(self.present[:1]), torch.zeros_like(self.firsts)
         total = sizes.sum(1).clamp(min=1)
         most = max(int(widths.sum()), sum(view.shape[1] for view in self.views))
         pieces = []
         for number, there in enumerate(groups):
             own = (group == number).nonzero()[:, 0]
             own = own[total[own].argsort(stable=True)]
-            inverse = self.space.inverse(there)
-            shared = there.tolist(), inverse, share(inverse)
+            known = there.tolist(), self.space.inverse(there)
             for some in in_chunks(own, total[own].tolist(), self.counts[own].tolist(), most):
-                pieces.append((*shared, some))
+                pieces.append((*known, some))
         on_all_cores(lambda piece: use(self.lacking(*piece)), pieces, device)
 
-    def lacking(
-        self, there: list[bool], inverse: Tensor, shared: tuple[Tensor, ...], some: Tensor
-    ) -> Lacking:
+    def lacking(self, there: list[bool], inverse: Tensor, some: Tensor) -> Lacking:
         """What some patterns tell, [p]; `there` are the views that K, [d, d], is of."""
         space, present = self.space, self.present[some]
         slots = torch.arange(int(self.counts[some].max()), device=some.device)
@@ -233,7 +243,7 @@ class Patterns:
         both = torch.linalg.solve_triangular(cholesky(square), both, upper=False)
         less, more = torch.split(both, [len(inverse), len(slots)], -1)
         return Lacking(
-            some, self.places[rows], real, present, tuple(empty), inverse, shared, step, less, more
+            some, self.places[rows], real, present, tuple(empty), inverse, step, less, more
         )
 
 
@@ -286,33 +296,36 @@ def rows_with_empty(views: tuple[Tensor, ...], mask: Tensor) -> Tensor:
     return torch.stack(found).any(0)
 
 
-def see_cells(
-    evidence: Evidence, model: Gaussians, root: Tensor, projection: Projection, batch: EpisodeBatch
-) -> Evidence:
+def see_cells(evidence: Evidence, space: Space, root: Tensor, batch: EpisodeBatch) -> Evidence:
     """The evidence of tasks in which rows with empty cells say what their cells say.
 
-    `evidence` is right for all other rows; `root` is the W that it was made with, [d, k].
+    `space` has the covariance within classes. `evidence` is right for all other rows, and `root`
+    the W that it was made with, [d, k].
     """
     views, mask = _all_rows(batch)
-    space = Space.of(projection, model.within, model.mean)
     patterns = Patterns.of(space, views, mask, rows_with_empty(views, mask))
-    root, count = root.double(), len(evidence.information)
+    root, known = root.double(), evidence.information
     numbers = torch.cat([evidence.support, evidence.query], 1)
     pattern = torch.cat([evidence.support_pattern, evidence.query_pattern], 1)
-    information = evidence.information.new_empty(len(patterns.firsts), *root.T.shape[:1] * 2)
+    information = known.new_empty(len(patterns.firsts), *known.shape[1:])
+    whole = None
+    if patterns.groups is None:
+        whole = (root.T @ space.inverse(torch.ones_like(mask[0])) @ root).to(known)
 
     def put(some: Lacking) -> None:
-        less = (some.less @ root).to(information)
-        information[some.kinds] = some.shared[0].to(information) - less.mT @ less
+        # Before cells are lost a row says what the views that it has say.
+        first = pattern.flatten()[some.rows[:, 0]]
+        less = (some.less @ root).to(known)
+        information[some.kinds] = (known[first] if whole is None else whole) - less.mT @ less
         rows = some.rows[some.real]
         numbers.flatten(0, 1)[rows] = (some.told() @ root)[some.real].to(numbers)
-        pattern.flatten()[rows] = count + some.kinds[:, None].expand_as(some.rows)[some.real]
+        pattern.flatten()[rows] = len(known) + some.kinds[:, None].expand_as(some.rows)[some.real]
 
-    patterns.each(put, lambda inverse: (root.T @ inverse @ root,))
+    patterns.each(put)
     here = batch.n_support
     return replace(
         evidence,
-        information=torch.cat([evidence.information, information]),
+        information=torch.cat([known, information]),
         support=numbers[:, :here],
         query=numbers[:, here:],
         support_pattern=pattern[:, :here],
@@ -328,30 +341,29 @@ def _all_rows(batch: EpisodeBatch) -> tuple[tuple[Tensor, ...], Tensor]:
 
 
 def conditional_rows(
-    projection: Projection,
-    model: Gaussians,
+    space: Space,
     views: tuple[Tensor, ...],
     mask: Tensor,
     which: Tensor,
     *,
     variances: tuple[Tensor, ...] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Samples of an unknown class, whose covariance is S + B, with means in what is missing.
+    """Rows with conditional means in what is missing, in the `space` of samples of any class.
 
     Per view [n, width], NaN in empty cells; the mask [n, V] says which views are there, `which`,
     bool [n], the rows to be filled in. Where `variances` are given, zeros of the same shapes,
     views that are not there are filled in too, and those of what is filled in are written there.
     """
-    total = (model.within + model.between).double()
-    space = Space.of(projection, total, model.mean)
+    total = space.covariance
     filled = tuple(view.to(torch.float64, copy=True) for view in views)
     along_with = []  # how components, and what they leave over, go with those of all views
     for place, size, spare in zip(space.places, space.sizes, space.projection.spare, strict=True):
         along_with.append(total[:, place] / size)
         along_with[-1][place].diagonal().sub_(spare)
 
-    def share(inverse: Tensor) -> tuple[Tensor, ...]:
-        return () if variances is None else tuple(x.T @ inverse @ x for x in along_with)
+    @cache  # of every K once
+    def explained(inverse: Tensor) -> tuple[Tensor, ...]:
+        return tuple(some.T @ inverse @ some for some in along_with)
 
     def fill(some: Lacking) -> None:
         told = some.told()
@@ -370,19 +382,19 @@ def conditional_rows(
             if variances is None:
                 continue
             less = some.less @ along_with[v]
-            known = some.shared[v] - less.mT @ less
+            known = explained(some.inverse)[v] - less.mT @ less
             own = ((axes @ (total[place, place] / size**2 - known)) * axes).sum(-1)
             own = own + spare * (1 - axes.square().sum(1) / size).clamp(min=0)
             variances[v][rows] = torch.where(gone, own.clamp(min=0), 0.0)[number]
 
-    Patterns.of(space, views, mask, which).each(fill, share)
+    Patterns.of(space, views, mask, which).each(fill)
     return filled
 
 
-def fill_cells(batch: EpisodeBatch, projection: Projection, model: Gaussians) -> EpisodeBatch:
+def fill_cells(batch: EpisodeBatch, space: Space) -> EpisodeBatch:
     """The same tasks with conditional means in empty cells; views that are missing stay so."""
     views, mask = _all_rows(batch)
-    rows = conditional_rows(projection, model, views, mask, rows_with_empty(views, mask))
+    rows = conditional_rows(space, views, mask, rows_with_empty(views, mask))
     here, shape = batch.n_support, (batch.n_tasks, batch.n_support + batch.n_query, -1)
     whole = [
         torch.where(present[:, None], row.to(view), 0.0).reshape(shape)

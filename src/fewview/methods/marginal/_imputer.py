@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from fewview.engine._parameters import check_numbers
 from fewview.methods.marginal._covariances import MarginalStatistics
-from fewview.methods.marginal._empty_cells import conditional_rows, rows_with_empty
+from fewview.methods.marginal._empty_cells import Space, conditional_rows, rows_with_empty
 from fewview.methods.marginal._model import Gaussians
 from fewview.methods.marginal._projection import Projection, fit_projection
 from fewview.numerics._batch import ViewTensors
@@ -101,9 +101,8 @@ def impute(
     scaled = ViewTensors.of(scaling.transform(data, np.float64, True), dtype=torch.float64)
     which = rows_with_empty(scaled.views, scaled.mask) | ~scaled.mask.all(1)
     variances = tuple(map(torch.zeros_like, scaled.views))
-    means = conditional_rows(
-        projection, model, scaled.views, scaled.mask, which, variances=variances
-    )
+    space = Space.of(projection, model.within + model.between, model.mean)
+    means = conditional_rows(space, scaled.views, scaled.mask, which, variances=variances)
     filled, deviations = {}, {}
     for view, mean, variance in zip(data.view_names, means, variances, strict=True):
         block = np.asarray(data.view(view), dtype=np.float64)

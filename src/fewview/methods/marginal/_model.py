@@ -401,6 +401,8 @@ class Kept:
     )
     # (what W is of, pattern) -> what the pattern tells, see `_told`.
     gains: dict[tuple[Any, bytes], tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
+    # Of empty cells, see `_empty_cells.Space`: under S, and under S + B.
+    spaces: dict[str, Any] = field(default_factory=dict)
     # Numbers that still may be kept; with many views there are thousands of patterns.
     room: int = 1 << 24
 

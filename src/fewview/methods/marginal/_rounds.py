@@ -17,7 +17,7 @@ from torch.nn.functional import logsigmoid
 
 from fewview.engine._state import State
 from fewview.methods.marginal._covariances import Moments
-from fewview.methods.marginal._empty_cells import fill_cells, has_empty_cells, see_cells
+from fewview.methods.marginal._empty_cells import Space, fill_cells, has_empty_cells, see_cells
 from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
@@ -165,7 +165,7 @@ def evidence_of(
     """
     found, empty = batch, has_empty_cells(batch)
     if empty and rule.structure == "imputed":
-        found, empty = filled_cells(batch, state), False
+        found, empty = fill_cells(batch, space_of(state, "any class", kept)), False
     elif empty:
         known = (tuple(map(torch.nan_to_num, views)) for views in (batch.support, batch.query))
         found = replace(batch, support=next(known), query=next(known))
@@ -195,7 +195,7 @@ def evidence_of(
         state.model, parts, mask, batch.n_support, rule.rank, kept, turns=not empty
     )
     if empty:
-        out = see_cells(out, state.model, root, projection, batch)
+        out = see_cells(out, space_of(state, "within", kept), root, batch)
     return out, [seen[start] for start in sorted(seen)]
 
 
@@ -204,11 +204,14 @@ def completed(state: MarginalState) -> Projection:
     return state.projection.with_rest((state.model.within + state.model.between).diagonal())
 
 
-def filled_cells(batch: EpisodeBatch, state: MarginalState) -> EpisodeBatch:
-    """The tasks with conditional means in empty cells, as they are without any."""
-    if not has_empty_cells(batch):
-        return batch
-    return fill_cells(batch, completed(state), state.model)
+def space_of(state: MarginalState, which: str, kept: Kept | None) -> Space:
+    """What rows with empty cells are looked at in: `within` classes, or as of `any class`."""
+    known = {} if kept is None else kept.spaces
+    if which not in known:
+        model = state.model
+        covariance = model.within if which == "within" else model.within + model.between
+        known[which] = Space.of(completed(state), covariance, model.mean)
+    return cast(Space, known[which])
 
 
 def score_alone(
@@ -229,7 +232,9 @@ def score_alone(
         if profile is None:
             return remainder, None
         if empty:
-            filled, projection = filled_cells(part, state), completed(state)
+            projection, filled = completed(state), part
+            if has_empty_cells(part):
+                filled = fill_cells(part, space_of(state, "any class", kept))
             left = {view: leave_over(filled, view, projection) for view in profile.views}
         return remainder, find_outside(left, members, profile)
 
