@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,3 +106,62 @@ def test_a_column_that_supports_leave_empty_is_what_queries_say(
     assert code == 0, err
     assert invoke(*asked, "whole", "-o", "whole.csv")[0] == 0
     assert Path("p.csv", "part-000000.csv").read_text() == Path("whole.csv").read_text()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_a_scheduler_that_ends_a_command_leaves_nothing_behind(tmp_path: Path) -> None:
+    novel = synthetic_data()[1]
+    (tmp_path / "q").mkdir()
+    for part in range(40):
+        own = numbered(novel, slice(None)).with_labels(None)
+        ids = [f"{part}-{row}" for row in range(len(own))]
+        views = {view: own.view(view) for view in own.view_names}
+        MultiViewData(views, mask=own.mask, ids=ids).write(tmp_path / "q" / str(part), format="csv")
+    numbered(novel, slice(0, None, 5)).write(tmp_path / "s", format="csv")
+    (tmp_path / "scratch").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fewview", "predict", "--method", "tim", "--support", "s",
+         "--query", "q", "--block", "1", "-o", "p.csv"],
+        stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "scratch")},
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("parts: "):
+            break
+    process.send_signal(signal.SIGTERM)
+    errors = process.stderr.read()
+    assert process.wait(timeout=60) == 130
+    assert "stopped; what is in p.csv/ is whole" in errors
+    assert "Traceback" not in errors
+    assert not [*(tmp_path / "scratch").iterdir()]
+
+
+def test_what_cannot_be_done_is_said_before_samples_are_counted(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base, novel = synthetic_data()
+    Path("q").mkdir()
+    for part in range(2):
+        numbered(novel, slice(part * 30, part * 30 + 30)).write(f"q/{part}", format="csv")
+    numbered(novel, slice(0, None, 5)).write("s", format="csv")
+    numbered(base, slice(60)).write("base", format="csv")  # three classes
+    code, _, err = invoke("fit", "--base", "base", "-o", "a.model", "--method", "proto")
+    assert code == 0, err
+    Path("file.csv").write_text("mine")
+    Path("full.csv").mkdir()
+    Path("full.csv", "mine.txt").touch()
+    Path("link.csv").symlink_to("nowhere")
+    asked = ("predict", "--model", "a.model", "--support", "s", "--query", "q")
+    for more, said in (
+        (("-o", "file.csv"), "is no folder"),
+        (("-o", "link.csv"), "is no folder"),
+        (("-o", "full.csv"), "is not empty"),
+        (("-o", "p.csv", "--block", "0"), "give a positive number"),
+        (("-o", "p.csv", "--sets", "0.9"), "base classes"),
+    ):
+        code, _, err = invoke(*asked, *more)
+        assert (code, said in err) == (2, True), err
+        assert "counting" not in err
+    assert not Path("p.csv").exists()

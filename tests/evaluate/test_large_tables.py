@@ -583,7 +583,7 @@ def test_progress_of_parts_without_rows() -> None:
     told, rows = io.StringIO(), Rows(8)
     for number in PlainProgress(told, interval=0.0).track(range(3), "columns", rows):
         rows.done += (0, 8, 0)[number]
-    assert "columns [1/3] (0 of 8 rows, 0 rows/s, " in told.getvalue()
+    assert "columns [1/3] (0 of 8 rows, 0 rows/s)" in told.getvalue()
     assert "columns [2/3] (8 of 8 rows, " in told.getvalue()
 
 

@@ -241,7 +241,7 @@ def _is_parted(asked: SimpleNamespace) -> bool:
 def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]) -> None:
     """Fit to the supports, and answer queries part by part."""
     from fewview.cli._bar import make_progress
-    from fewview.evaluate.parts._larger import predict_parts
+    from fewview.evaluate.parts._larger import check_asked, predict_parts
     from fewview.evaluate.parts._part_columns import settled_by_all
     from fewview.evaluate.parts._pieces import check_workers
     from fewview.files._guarded import kept_reader
@@ -251,7 +251,12 @@ def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]
     supports = _read_supports(clf, asked.support, reading)
     if supports is not None:
         clf.fit(supports, classes=asked.classes)
-    check_workers(asked.jobs, asked.cluster)  # counting may take long
+    options = {
+        "reject": asked.reject, "reject_label": asked.reject_label, "alone": asked.alone,
+        "sets": asked.sets, "safe": asked.spreadsheet_safe, "device": asked.device,
+    }  # fmt: skip
+    check_asked(clf, target, asked.block, options)  # counting may take long
+    check_workers(asked.jobs, asked.cluster)
     say(f"counting samples of {asked.query}")
     with kept_reader():  # one process for counting and for reading
         # Labels of queries are not looked at, and may not be there.
@@ -265,12 +270,7 @@ def _predict_parts(target: Path, asked: SimpleNamespace, reading: dict[str, Any]
                 settled = settled_by_all(supports, table, **how)
                 if settled is not supports:
                     clf.fit(settled, classes=asked.classes)
-            rows = predict_parts(
-                clf, table, target, block=asked.block, **how, reject=asked.reject,
-                reject_label=asked.reject_label,
-                alone=asked.alone, sets=asked.sets, safe=asked.spreadsheet_safe,
-                device=asked.device,
-            )  # fmt: skip
+            rows = predict_parts(clf, table, target, block=asked.block, **how, **options)
         except KeyboardInterrupt:
             say(f"stopped; what is in {target}/ is whole, and the same command goes on from there")
             raise typer.Exit(130) from None

@@ -30,6 +30,23 @@ class Rows:
         return f"{self.done / max(seconds, 1e-9):.0f} rows/s"
 
 
+@dataclass
+class Pace:
+    """How long the rest takes, by what came after the first answer: that waited for a start."""
+
+    total: int
+    first: tuple[float, int] | None = None  # when it came, and how much was done then
+
+    def left(self, now: float, done: int) -> str:
+        """Words for it, when so much is done; none where nothing tells yet."""
+        if self.first is None:
+            self.first = now, done
+        seconds, more = now - self.first[0], done - self.first[1]
+        if not more:
+            return ""
+        return f"{describe_seconds(seconds / more * (self.total - done))} left"
+
+
 class Progress:
     """What the runner tells; this one keeps quiet."""
 
@@ -116,17 +133,15 @@ class PlainProgress(Progress):
         """Write a line before the first item, and then if the last line is old enough."""
         start = self._last = time.monotonic()
         self.message(f"{text}: {len(items)}" + (f", {rows.total} rows" if rows else ""))
+        pace = Pace(rows.total if rows else len(items))
         for done, item in enumerate(items):
             now = time.monotonic()
+            left = pace.left(now, rows.done if rows else done) if done else ""
             if done and now - self._last >= self._interval:
                 self._last = now
-                # Parts of a table may have no rows.
-                share = rows.done / rows.total if rows and rows.done else done / len(items)
-                left = describe_seconds((now - start) * (1 / share - 1))
-                far = (
-                    f"{rows.done} of {rows.total} rows, {rows.rate(now - start)}, " if rows else ""
-                )
-                self.message(f"{text} [{done}/{len(items)}] ({far}{left} left)")
+                far = [f"{rows.done} of {rows.total} rows", rows.rate(now - start)] if rows else []
+                told = ", ".join([*far, *([left] if left else [])])
+                self.message(f"{text} [{done}/{len(items)}]" + (f" ({told})" if told else ""))
             yield item
 
 

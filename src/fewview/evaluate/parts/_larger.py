@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -140,6 +140,32 @@ def _state(file: Path) -> tuple[str, int, int]:
     return file.name, found.st_size, found.st_mtime_ns
 
 
+def check_asked(clf: Method, target: Path, block: int | None, options: Mapping[str, Any]) -> None:
+    """Refuse what cannot be done whatever the queries are, which may take long to count."""
+    if clf.queries_together != "-" and block is None:
+        raise FewviewError(
+            f"{type(clf).__name__} looks at queries together, and these come in parts; say how "
+            "many neighbours it may see at once (--block 1000), or --block 1 for every query alone"
+        )
+    if block is not None and block < 1:
+        raise FewviewError(f"--block {block}: give a positive number")
+    if target.is_file() or (target.is_symlink() and not target.exists()):
+        raise FewviewError(
+            f"{target} is no folder, and predictions in parts are one; remove it, or choose "
+            "another name with -o"
+        )
+    if target.exists() and not (target / NOTE).exists():
+        _refuse_others(target)
+    of_answers = {name: options[name] for name in ("reject", "sets") if name in options}
+    clf.prediction_columns(clf.prepared_.reference, **of_answers)  # of no queries
+
+
+def _refuse_others(target: Path) -> None:
+    """Refuse a folder that holds something else than predictions."""
+    if any(entry.name[0] != "." for entry in target.iterdir()):
+        raise FewviewError(f"{target} exists and is not empty; choose another name with -o")
+
+
 def predict_parts(
     clf: Method,
     table: TableParts,
@@ -156,22 +182,14 @@ def predict_parts(
     `target` ends in .csv, .json or .parquet, as its parts do. Parts that are there from an earlier
     run of the same command are kept. `options` are those of `Predicting`. Gives the rows written.
     """
-    if clf.queries_together != "-" and block is None:
-        raise FewviewError(
-            f"{type(clf).__name__} looks at queries together, and these come in parts; say how "
-            "many neighbours it may see at once (--block 1000), or --block 1 for every query alone"
-        )
+    check_asked(clf, target, block, options)
     check_workers(jobs, cluster)
     block = 1 if block is None else block
-    if block < 1:
-        raise FewviewError(f"--block {block}: give a positive number")
     reference = clf.prepared_.reference
     table = replace(table, reading={**table.reading, "like": reference})
     with temporary_folder() as folder:
         clf.save(folder / "sent.model", base_rows=True)
         model = (folder / "sent.model").read_bytes()
-    if target.is_file():
-        raise FewviewError(f"{target} is a file; predictions in parts are a folder, so remove it")
     target = made_folder(target).absolute()
     anew = clf.queries_together != "-" and not (clf.alone_is_quick and block == 1)
     size = rows_of_piece(reference, block, slow=anew)
@@ -223,8 +241,8 @@ def _begin(job: Predicting, progress: Progress) -> None:
         if stale:
             progress.message(f"{len(stale)} of {job.count} parts are made again: files of their "
                              "queries have changed")  # fmt: skip
-    elif any(entry.name[0] != "." for entry in job.target.iterdir()):
-        raise FewviewError(f"{job.target} exists and is not empty; choose another name with -o")
+    else:
+        _refuse_others(job.target)
     with replacing(file) as temporary:
         temporary.write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
 

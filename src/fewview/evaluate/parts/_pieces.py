@@ -38,7 +38,7 @@ from fewview.samples._parts import PART_BYTES, TableParts
 
 # Rows of a piece, and of one of a method that computes every query or block anew: seconds, and not
 # minutes, are lost with it.
-MOST_ROWS, SLOW_ROWS = 1 << 16, 1 << 12
+MOST_ROWS, SLOW_ROWS = 1 << 16, 1 << 10
 # Runs of pieces per worker: neighbours share the part of the table that lies on their border.
 RUNS = 4
 # A cluster is given runs of pieces as if it had so many workers.
