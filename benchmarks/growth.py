@@ -46,6 +46,8 @@ class Size:
         width: features of a view.
         base_classes: number of base classes.
         per_class: base samples of a class.
+        shots: supports of a class.
+        empty: novel cells that are empty, in ten thousand.
     """
 
     tasks: int = 50
@@ -55,6 +57,8 @@ class Size:
     width: int = 64
     base_classes: int = 20
     per_class: int = 30
+    shots: int = 1
+    empty: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ def curves(quick: bool) -> list[Curve]:
         along("way", "ways", "score", (2, 4, 8, 16, 32), tasks=10),
         along("queries", "queries per class", "score", (10, 20, 40, 80, 160, 320), tasks=20),
         along("views", "views", "score", (2, 4, 8, 12, 20, 30), tasks=20),
+        along("shots", "supports of a class", "score", (1, 2, 4, 8, 16, 32), tasks=10),
+        along("empty", "empty cells in 10 000", "score", (1, 10, 100, 1000, 5000), tasks=10),
         along("width", "features of a view", "score", (16, 64, 256, 1024, 4096), tasks=10),
         along("per_class", "base samples", "prepare", (50, 200, 800, 3200, 12800)),
         along(
@@ -102,7 +108,7 @@ def draw(size: Size) -> tuple[MultiViewData, MultiViewData]:
     """Base samples and novel samples of Gaussian classes."""
     rng = np.random.default_rng(0)
     out = []
-    novel = (size.way + 2, 1 + size.queries)
+    novel = (size.way + 2, size.shots + size.queries)
     first = 0
     for classes, per_class in ((size.base_classes, size.per_class), novel):
         labels = np.repeat(np.arange(first, first + classes), per_class)
@@ -110,8 +116,11 @@ def draw(size: Size) -> tuple[MultiViewData, MultiViewData]:
         for view in range(size.views):
             means = rng.normal(size=(classes, size.width)).astype(np.float32)
             noise = rng.standard_normal((len(labels), size.width), dtype=np.float32)
-            blocks[f"view{view}"] = np.repeat(means, per_class, axis=0) + noise
-        out.append(MultiViewData(blocks, labels))
+            block = np.repeat(means, per_class, axis=0) + noise
+            if out:
+                block[rng.random(block.shape) < size.empty / 10_000] = np.nan
+            blocks[f"view{view}"] = block
+        out.append(MultiViewData(blocks, labels, partial_rows="keep"))
         first += classes
     return out[0], out[1]
 
@@ -119,7 +128,7 @@ def draw(size: Size) -> tuple[MultiViewData, MultiViewData]:
 def measure(size: Size, what: str, text: str, repeats: int) -> tuple[float, int]:
     """Best seconds and peak bytes of one point."""
     base, novel = draw(size)
-    task = TaskSpec(size.way, 1, size.queries, eta=0.3 if size.views > 1 else 0.0)
+    task = TaskSpec(size.way, size.shots, size.queries, eta=0.3 if size.views > 1 else 0.0)
     episodes = EpisodeSampler(novel, task, novel.classes.tolist()).draw(0, size.tasks)
     method = create(text)
     action: Callable[[], Any]

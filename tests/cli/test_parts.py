@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fewview import MultiViewData, load_model
+from fewview import FewviewWarning, MultiViewData, load_model
 from fewview.engine._checks import synthetic_data
 
 Invoke = Callable[..., tuple[int, str, str]]
@@ -165,3 +166,47 @@ def test_what_cannot_be_done_is_said_before_samples_are_counted(
         assert (code, said in err) == (2, True), err
         assert "counting" not in err
     assert not Path("p.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "form", "wanted"),
+    [
+        ("uint64", [1, 2**63], "parquet", [1, 2**63]),
+        ("decimal", [-1, 2**63], "parquet", ["-1", str(2**63)]),
+        ("double", [1.0, 2.0], "json", [1, 2]),
+        ("timestamp", [0, 10**6], "json", ["1970-01-01 00:00:00", "1970-01-01 00:00:01"]),
+    ],
+)
+def test_ids_of_one_folder_are_written_as_they_are(
+    tmp_path: Path, invoke: Invoke, kind: str, ids: list[int], form: str, wanted: list[object]
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import read_table, write_table
+
+    kinds = {"decimal": pyarrow.decimal128(20, 0), "timestamp": pyarrow.timestamp("us")}
+    keys = pyarrow.array(ids, kinds.get(kind, kind))
+    for name, more in {"query": {}, "support": {"label": ["a", "b"]}}.items():
+        (tmp_path / name).mkdir()
+        table = pyarrow.table({"id": keys, "x": [1.0, 2.0], **more})
+        write_table(table, tmp_path / name / "v.parquet")
+    asked = ("--support", str(tmp_path / "support"), "--query", str(tmp_path / "query"))
+    target = tmp_path / f"p.{form}"
+    code, _, err = invoke("predict", "--method", "proto", *asked, "-o", str(target))
+    assert code == 0, err
+    rows = json.loads(target.read_text()) if form == "json" else read_table(target).to_pylist()
+    assert [row["id"] for row in rows] == wanted
+
+
+def test_a_part_that_is_not_there_is_refused(tmp_path: Path, invoke: Invoke) -> None:
+    _, novel = synthetic_data()
+    numbered(novel, slice(0, None, 5)).write(tmp_path / "support", format="csv")
+    (tmp_path / "query").mkdir()
+    numbered(novel, slice(9)).with_labels(None).write(tmp_path / "query" / "0", format="csv")
+    (tmp_path / "query" / "1").mkdir()
+    asked = ("predict", "--method", "proto", "--support", str(tmp_path / "support"), "--query")
+    asked = (*asked, str(tmp_path / "query"), "-o", str(tmp_path / "p.csv"))
+    with pytest.warns(FewviewWarning, match="query: left out, since empty: 1"):
+        assert invoke(*asked)[0] == 0
+    (tmp_path / "query" / "2").symlink_to(tmp_path / "unmounted")
+    code, _, err = invoke(*asked)
+    assert (code, "2 is a link to" in err) == (2, True), err

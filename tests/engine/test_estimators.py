@@ -444,7 +444,7 @@ def test_partial_fit_base(task: Any) -> None:
     assert clf.base.rows is None
     assert clf.base.n_samples == len(BASE)
     assert clf.fit(support).score(query) > 0.8
-    with pytest.warns(FewviewWarning, match="principal axes from the first 60"):
+    with pytest.warns(FewviewWarning, match="base set in parts .* of 60 rows"):
         Marginal(settings="default").partial_fit_base(BASE[::2])
 
 

@@ -10,8 +10,10 @@ import pytest
 import torch
 from numpy.lib.format import open_memmap
 
-from fewview import FewviewError, MultiViewData, create
+from fewview import FewviewError, FewviewWarning, MultiViewData, create
+from fewview.engine._reservoir import MOST_BYTES, PER_CLASS, Reservoir
 from fewview.engine._streaming import BaseStream
+from fewview.episodes._pretended import MOST_BASE_CLASSES
 from fewview.methods.marginal._marginal import MarginalState
 from fewview.methods.ugda._base_statistics import BaseStatistics
 from fewview.samples._parts import NpyFolder
@@ -271,6 +273,62 @@ def test_the_usual_task_of_a_long_stream() -> None:
     assert len(long) < 20_000
     assert set(long.classes.tolist()) == set(range(12))
     assert long.missing_rate == pytest.approx(data.missing_rate, abs=0.01)
+
+
+# ---------------------------------------------------------------------------- samples kept
+
+
+def wide(n: int, classes: int, width: int = 20_004) -> MultiViewData:
+    """Samples of many columns; nothing but their number and the few filled cells matter."""
+    block = np.zeros((n, width), dtype=np.float32)
+    block[:, :3] = np.random.default_rng(0).normal(size=(n, 3))
+    return MultiViewData({"a": block}, np.arange(n) % classes)
+
+
+def kept(parts: list[MultiViewData]) -> Reservoir:
+    out = Reservoir.empty(parts[0])
+    for part in parts:
+        out = out.update(part)
+    return out
+
+
+def test_classes_of_wide_views_share_the_room() -> None:
+    row = 8 * 20_004
+    for classes, most in ((2, PER_CLASS), (8, MOST_BYTES // (8 * row)), (60, 6)):
+        sample = kept([wide((most + 10) * classes, classes)])
+        assert np.bincount(sample.rows.codes).tolist() == [most] * classes
+        assert row * len(sample.rows) <= MOST_BYTES
+    # Up to this width all classes that there may be have all the samples that they may have.
+    narrow = MOST_BYTES // (8 * MOST_BASE_CLASSES * PER_CLASS)
+    for width, most in ((narrow, PER_CLASS), (narrow + 30, PER_CLASS - 2)):
+        assert Reservoir.empty(wide(1, 1, width)).per_class == most
+        assert kept([wide(130, 2, width)]).per_class == PER_CLASS
+
+
+def test_samples_of_wide_views_do_not_depend_on_the_order_of_classes() -> None:
+    data = wide(400, 20, 30_000)  # 13 of each in the end, and all 20 of the first before
+    whole = kept([data])
+    assert np.bincount(whole.rows.codes).tolist() == [13] * 20
+    sorted_rows = np.argsort(data.codes, kind="stable")
+    cuts = np.array_split(sorted_rows, 9)
+    one_by_one = kept([data[cut] for cut in cuts])
+    turned = kept([data[cut] for cut in cuts[::-1]])
+    few, many = kept([data[cut] for cut in cuts[:1]]), kept([data[cut] for cut in cuts[1:]])
+    for other in (one_by_one, turned, few.merge(many), many.merge(few)):
+        np.testing.assert_array_equal(other.keys, whole.keys)
+        assert other.rows == whole.rows
+
+
+def test_a_sample_that_is_small_for_axes_is_told_as_what_it_is() -> None:
+    data = samples(100, 4)
+    with pytest.warns(
+        FewviewWarning, match="base set in parts .* of 100 rows; 256 or more"
+    ) as told:
+        BaseStream.start(create("marginal"), data)
+    (said,) = [str(entry.message) for entry in told]
+    assert "Start with a larger sample or first part; 'fewview fit', which" in said
+    assert f"samples {PER_CLASS} rows of a class at most and fewer of wide views" in said
+    assert "from the first" not in said
 
 
 # ---------------------------------------------------------------------------- memory

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -416,8 +418,113 @@ def test_whole_numbers_are_one_id_however_they_are_written(tmp_path: Path, form:
     write(tmp_path / "f" / "1", [5.0, 6.0])
     assert TableParts.open(tmp_path / "f").n_samples == 4
     write(tmp_path / "f" / "2", [4.0, 7.0])
-    with pytest.raises(FewviewError, match=r"f/0 and .*f/2 both have samples with id '4';"):
+    with pytest.raises(FewviewError, match=r"f/0 and .*f/2 both have samples with id ('4'|4);"):
         TableParts.open(tmp_path / "f")
+
+
+def typed(folder: Path, parts: list[tuple[str, list[Any]]]) -> Path:
+    """Parts of one view in Parquet, whose ids are of the kinds that are named."""
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    for number, (kind, ids) in enumerate(parts):
+        (folder / f"{number}").mkdir(parents=True)
+        keys = pyarrow.array(ids).cast(kind) if kind == "double" else pyarrow.array(ids, kind)
+        table = {"id": keys, "x": [1.0] * len(ids), "y": [2.0] * len(ids)}
+        write_table(pyarrow.table(table), folder / f"{number}" / "a.parquet")
+    return folder
+
+
+HUGE = 2**63
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind", "wanted"),
+    [
+        # A frame with a gap has numbers with a point.
+        ([("int64", [3, 4]), ("double", [5, 30]), ("int64", [6])], "int64", [3, 4, 5, 30, 6]),
+        ([("double", [3]), ("double", [5.0])], "int64", [3, 5]),
+        ([("int64", [3]), ("double", [5.5, 30.0])], "string", ["3", "5.5", "30"]),
+        ([("double", [30.0, 5e15]), ("string", ["a"])], "string", ["30", "5000000000000000", "a"]),
+        ([("uint64", [1, HUGE]), ("uint64", [HUGE + 5])], "uint64", [1, HUGE, HUGE + 5]),
+        # Every file has the same kind of column, whatever its own ids are.
+        ([("int64", [*range(40)]), ("uint64", [HUGE])], "uint64", [*range(40), HUGE]),
+        ([("int64", [-1]), ("uint64", [HUGE])], "string", ["-1", str(HUGE)]),
+    ],
+)
+def test_ids_are_written_as_the_numbers_they_are(
+    tmp_path: Path, fitted: Any, parts: Any, kind: str, wanted: list[Any]
+) -> None:
+    from pyarrow.parquet import read_schema
+
+    support = foreign(tmp_path / "s", {"": {"a": "0,1,2 1,5,6", "labels": "0,one 1,two"}})
+    clf = create("proto").fit(MultiViewData.read(support))
+    table = TableParts.open(typed(tmp_path / "f", parts))
+    target = tmp_path / "p.parquet"
+    predict_parts(clf, table, target, progress=QUIET)
+    assert {str(read_schema(target / name).field("id").type) for name in written(target)} == {kind}
+    assert [row["id"] for row in _rows(target)] == wanted
+    for form in ("csv", "json"):
+        predict_parts(clf, table, tmp_path / f"p.{form}", progress=QUIET)
+    found = [line.split(",")[0] for line in texts(tmp_path / "p.csv").splitlines()[1:]]
+    assert found == [*map(str, wanted)]
+    rows = [row for _, part in sorted(written(tmp_path / "p.json").items())
+            for row in json.loads(part)]  # fmt: skip
+    assert [row["id"] for row in rows] == wanted
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [("int64", [1, 2**62]), ("uint64", [HUGE, 2**62])],
+        [("decimal128(20, 0)", [7]), ("double", [7.0])],
+        [("string", ["-1"]), ("int64", [-1])],
+    ],
+)
+def test_one_number_is_one_id_in_columns_of_all_kinds(tmp_path: Path, parts: Any) -> None:
+    import pyarrow
+
+    parts = [(pyarrow.decimal128(20, 0) if "decimal" in kind else kind, ids) for kind, ids in parts]
+    with pytest.raises(FewviewError, match=r"f/0 and .*f/1 both have samples with id"):
+        TableParts.open(typed(tmp_path / "f", parts))
+
+
+def test_negative_ids_are_repeated_in_parts_of_two_formats(tmp_path: Path) -> None:
+    folder = typed(tmp_path / "f", [("int64", [-1, 5])])
+    (folder / "1").mkdir()
+    (folder / "1" / "a.csv").write_text("id,x,y\n-1,1,2\n7,1,2\n")
+    with pytest.raises(FewviewError, match="both have samples with id -1;"):
+        TableParts.open(folder)
+
+
+def test_an_empty_part_does_not_decide_the_kind_of_ids(tmp_path: Path) -> None:
+    day = datetime(2024, 5, 31)
+    folder = typed(tmp_path / "f", [("int64", []), ("timestamp[us]", [day])])
+    assert TableParts.open(folder).read(0, 1).ids.tolist() == [day]  # type: ignore[union-attr]
+
+
+def test_times_that_would_be_cut_off_are_refused(tmp_path: Path) -> None:
+    folder = typed(tmp_path / "f", [("timestamp[ns]", [1704067200000000000, 1704067200123456789])])
+    with pytest.raises(FewviewError, match=r"row 1 holds 2024-01-01T00:00:00\.123456789, and ids"):
+        TableParts.open(folder)
+
+
+def test_parts_that_are_not_there(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "f", {"0": FIRST})
+    (folder / "1").symlink_to(foreign(tmp_path / "elsewhere", {"": SECOND}))
+    assert TableParts.open(folder).n_samples == 4
+    (folder / "2").mkdir()
+    with pytest.warns(FewviewWarning, match="f: left out, since empty: 2"):
+        assert TableParts.open(folder).n_samples == 4
+    (folder / "_old").symlink_to(tmp_path / "nowhere")
+    (folder / "3").symlink_to(tmp_path / "unmounted" / "3")
+    with pytest.raises(FewviewError, match=r"f/3 is a link to .*unmounted/3, which is not there"):
+        TableParts.open(folder)
+    only = tmp_path / "only"
+    only.mkdir()
+    (only / "0").symlink_to(tmp_path / "unmounted" / "0")
+    with pytest.raises(FewviewError, match=r"only/0 is a link to"):
+        TableParts.found(only)
 
 
 def test_row_numbers_of_a_frame_are_no_feature(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -358,6 +359,43 @@ def test_ids_that_are_dates(tmp_path: Path) -> None:
     assert data.view("a").tolist() == [[2.0], [1.0]]
 
 
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        (pa.array([3.0, 1.0]), [1, 3]),
+        (pa.array([3, 1.5]), [1.5, 3.0]),
+        (pa.array([2**63 + 1, 1], pa.uint64()), [1, 2**63 + 1]),
+        (pa.array([Decimal(3), Decimal(1)], pa.decimal128(20, 0)), [1, 3]),
+        (pa.array([Decimal(3), Decimal(1)], pa.decimal128(38, 10)), [1, 3]),
+        (pa.array([Decimal(10**30), Decimal(1)], pa.decimal128(38, 0)), [1, 10**30]),
+        (pa.array([7, 5]).dictionary_encode(), [5, 7]),
+        (pa.array([10**9, 0], pa.timestamp("ns")),
+         [datetime(1970, 1, 1), datetime(1970, 1, 1, second=1)]),
+    ],
+)  # fmt: skip
+def test_ids_of_parquet_are_what_they_say(
+    tmp_path: Path, column: pa.Array, wanted: list[Any]
+) -> None:
+    pq.write_table(pa.table({"id": column, "x": [2.0, 1.0]}), tmp_path / "a.parquet")
+    data = read(tmp_path)
+    assert repr(data.ids.tolist()) == repr(wanted)  # type: ignore[union-attr]
+    assert data.view("a").tolist() == [[1.0], [2.0]]
+
+
+def test_floats_that_were_written_are_floats(tmp_path: Path) -> None:
+    data = MultiViewData({"a": [[1.0], [2.0]]}, labels=[4.0, 5.0], ids=[1.0, 2.0])
+    write(data, tmp_path / "f", format="parquet")
+    found = read(tmp_path / "f")
+    assert repr(found.ids.tolist()) == "[1.0, 2.0]"  # type: ignore[union-attr]
+    assert found == data
+
+
+def test_a_sample_has_one_id_whichever_table_has_floats(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1.0, 2.0], "x": [1.0, 2.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": [2, 3], "x": [1.0, 2.0]}), tmp_path / "b.parquet")
+    assert repr(read(tmp_path).ids.tolist()) == "[1, 2, 3]"  # type: ignore[union-attr]
+
+
 def test_a_table_may_be_added_to_a_written_folder(tmp_path: Path) -> None:
     folder = tmp_path / "f"
     write(MultiViewData({"z": [[1.0], [2.0]]}, ids=[2, 1]), folder)
@@ -579,6 +617,14 @@ def test_bad_parquet(tmp_path: Path) -> None:
         (
             {"id": [[1]], "x": [1]},
             r"a\.parquet: column 'id', row 0 holds a list; ids and labels must",
+        ),
+        (
+            {"id": pa.array([Decimal(1), Decimal("1.5")]), "x": [1, 2]},
+            r"a\.parquet: column 'id', row 1 holds a Decimal; .* decimals whole",
+        ),
+        (
+            {"id": pa.array([0, 1], pa.timestamp("ns", "UTC")), "x": [1, 2]},
+            r"a\.parquet: column 'id', row 1 holds 1970-01-01T00:00:00\.000000001, and ids",
         ),
     ):
         pq.write_table(pa.table(table), file)

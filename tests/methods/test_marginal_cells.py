@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import NotFittedError
 
 from fewview import MultiViewData, TaskSpec
-from fewview.methods.marginal import Marginal, _empty_cells
+from fewview.methods.marginal import Marginal, _empty_cells, _marginal
 from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._scaling import fit_scaling
 
@@ -157,6 +157,28 @@ def test_rows_are_of_a_kind_where_they_lack_the_same() -> None:
         assert firsts[kind[row]] <= row
     assert len(firsts) == len(seen)
     assert firsts.tolist() == sorted(firsts.tolist())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_few_empty_cells_are_a_correction(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows that lack little no matrix is made, and queries may come in pieces."""
+    clf = Marginal(dtype=dtype, settings="default").fit_base(world(16, 20, 0))
+    data, rng = world(4, 30, 1), np.random.default_rng(3)
+    views = {
+        view: np.where(rng.random(block.shape) < 0.08, NAN, block)
+        for view, block in data.views.items()
+    }
+    views["b"][::7] = NAN
+    gaps = MultiViewData(views, data.labels)
+    clf.fit(gaps[::10])
+    found = clf.proba_alone(gaps), clf.fit_shares(gaps)
+    monkeypatch.setattr(_marginal, "NUMBERS_WITH_EMPTY", 1 << 12)
+    pieces = clf.proba_alone(gaps)
+    monkeypatch.setattr(_empty_cells, "FEW", 10_000)
+    tolerance = 1e-9 if dtype == "float64" else 2e-5
+    np.testing.assert_allclose(pieces, found[0], atol=tolerance)
+    for one, other in zip((clf.proba_alone(gaps), clf.fit_shares(gaps)), found, strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance)
 
 
 def test_rows_without_empty_cells_have_the_same_digits_beside_others() -> None:

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from fewview import FewviewError, FewviewWarning, MultiViewData
 from fewview.samples import SCALINGS, fit_scaling
-from fewview.samples._columns import MOST_CATEGORIES, WORD_WIDTH, Column, learn_column
+from fewview.samples._columns import MOST_CATEGORIES, WORD_WIDTH, Column, Said, learn_column
 
 NAN = float("nan")
 
@@ -306,3 +306,30 @@ def test_dates_stay_dates_beside_empty_cells_and_numbers_are_refused() -> None:
     np.testing.assert_array_equal(both.view("t")[:, 0], [NAN, 19723.0, 19724.0])
     with pytest.raises(FewviewError, match="column 'day' holds '5'; it was learnt with dates"):
         MultiViewData.concat([dates, table(day=[5.0], x=[3.0])])
+
+
+def test_parts_with_dates_of_several_notations_are_put_together() -> None:
+    plain, slashed = table(day=["2024-01-01", "2.1.2024"]), table(day=["31/1/2024", "3/1/2024"])
+    for items in ([plain, slashed], [slashed, plain]):
+        both = MultiViewData.concat(items)
+        later = table(day=["2024-02-01"]).like(both).view("t").tolist()
+        assert (
+            later
+            == MultiViewData({"t": pd.DataFrame({"day": ["1/2/2024"]})}, like=both)
+            .view("t")
+            .tolist()
+        )
+
+
+def test_what_texts_tell_adds_up() -> None:
+    cells = ["2024-05-31", "1/2/2024", "29/12/2023", "soon", "yes", "Y", "5 kg", "7 kg", "3 lb",
+             "1-2", *(f"w{k}" for k in range(MOST_CATEGORIES))]  # fmt: skip
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        chosen = rng.choice(cells[: rng.integers(2, len(cells))], rng.integers(2, 100)).tolist()
+        cut = int(rng.integers(1, len(chosen)))
+        one, two = Said.of(chosen[:cut]), Said.of(chosen[cut:])
+        whole = Said.of(chosen)
+        for both in (one.joined(two), two.joined(one)):
+            assert both.column("c") == whole.column("c")
+            assert (both.quantities, both.signs) == (whole.quantities, whole.signs)

@@ -20,7 +20,7 @@ from fewview.samples._data import MultiViewData
 
 # Samples of a class; with 100 classes as many as pretended tasks use.
 PER_CLASS = 60
-# Wide views leave room for fewer samples, but not for fewer than a task needs.
+# Wide views leave room for fewer samples, but not for fewer than a task needs. Classes share it.
 MOST_BYTES = 64 * 2**20
 FEWEST = 4
 # Rows that are hashed at once.
@@ -49,9 +49,17 @@ class Reservoir:
 
     @property
     def per_class(self) -> int:
-        """Most samples of a class."""
+        """Most samples of a class; before there is any, what is certain however many come."""
+        return self._share(len(self.rows.classes) or MOST_BASE_CLASSES)
+
+    def _share(self, n_classes: int) -> int:
+        """Most samples of a class where there are so many.
+
+        It can only shrink as more classes come. So what a larger share has kept holds all that a
+        smaller one keeps, and neither order nor parts matter.
+        """
         width = sum(self.rows.view_dims.values())
-        room = MOST_BYTES // max(1, 8 * width * MOST_BASE_CLASSES)
+        room = MOST_BYTES // max(1, 8 * width * min(n_classes, MOST_BASE_CLASSES))
         return int(np.clip(room, FEWEST, PER_CLASS))
 
     def update(self, part: MultiViewData) -> Reservoir:
@@ -94,7 +102,8 @@ class Reservoir:
         order = np.lexsort((keys, rank))
         starts = np.searchsorted(rank[order], rank[order])
         place = np.arange(len(order)) - starts  # within the class
-        order = order[(place < self.per_class) & (rank[order] < MOST_BASE_CLASSES)]
+        share = self._share(len(labels))
+        order = order[(place < share) & (rank[order] < MOST_BASE_CLASSES)]
         return replace(self, rows=rows[order], keys=keys[order])
 
 

@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,16 @@ from numpy.typing import NDArray
 
 from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Keys, Table, Tables
 from fewview.files._guarded import kept_reader
-from fewview.files._kinds import UNFIT, Note, as_labels, from_text, infer, kind_of, label_kind
+from fewview.files._kinds import (
+    UNFIT,
+    Note,
+    as_labels,
+    from_text,
+    infer,
+    kind_of,
+    label_kind,
+    whole_numbers,
+)
 from fewview.files._limits import naming
 from fewview.files._tables import (
     NUMBERED,
@@ -140,6 +150,12 @@ def part_folders(path: Path) -> list[Path]:
     """Folders of tables in a folder that has no table itself, by name: part-2 before part-10."""
     if not path.is_dir() or _table_files(path):
         return []
+    for entry in path.iterdir():
+        if entry.name[0] not in "._" and entry.is_symlink() and not entry.exists():
+            raise FewviewError(
+                f"{entry} is a link to {os.readlink(entry)}, which is not there; mount what it "
+                "leads to, or remove the link"
+            )
 
     def place(folder: Path) -> list[Any]:
         return [int(t) if t.isdecimal() else t for t in re.split(r"(\d+)", folder.name)]
@@ -148,15 +164,26 @@ def part_folders(path: Path) -> list[Path]:
 
 
 def check_parts(path: Path, parts: Sequence[Path]) -> None:
-    """Refuse a folder of parts of which some would be passed over, or that has one per view."""
-    for folder in _inside(path):
+    """Refuse a folder of parts of which some would be passed over, or that has one per view.
+
+    Empty ones are told.
+    """
+    empty = []
+    for folder in sorted(_inside(path)):
+        if folder in parts:
+            continue
+        empty.append(folder.name)
         found = [entry.name for entry in folder.iterdir() if entry.name[0] not in "._"]
-        if folder not in parts and found:
+        if found:
             raise FewviewError(
                 f"{folder} has no tables (it has {shorten(sorted(found))}), and every folder in "
                 f"{path} is a part; put tables there, or take it away (folders whose names begin "
                 "with _ are passed over)"
             )
+    if empty:
+        warnings.warn(
+            f"{path}: left out, since empty: {shorten(empty)}", FewviewWarning, stacklevel=2
+        )
     files = [file for part in parts for file in _tables_of_part(part).values()]
     if all(PART_FILE.match(file.name) for file in files):
         raise FewviewError(
@@ -208,14 +235,15 @@ def sample_ids(path: Path, key: str) -> Sequence[Any] | NDArray[np.int64]:
         found = [read_columns(file, None, key)[0] for file in tables]
     if note.ids == "none":  # rows are numbered, in every folder anew
         return [(path.name, row) for row in found[0].ids]
-    numbers = [keys.numbers for keys in found if keys.numbers is not None]
-    if len(numbers) == len(found):
+    typed = _id_reader(found, note.ids)
+    known = [typed(keys) for keys in found]
+    numbers = [keys.numbers for keys in known if keys.numbers is not None]
+    if len(numbers) == len(known):
         if all(np.array_equal(some, numbers[0]) for some in numbers[1:]):
             return numbers[0]
         together = np.sort(np.concatenate(numbers), kind="stable")  # quick where each is in order
         return np.delete(together, np.flatnonzero(together[1:] == together[:-1]))
-    typed = _id_reader(found, note.ids)
-    first, *others = (typed(keys).ids for keys in found)
+    first, *others = (keys.ids for keys in known)
     return first if all(ids == first for ids in others) else [*set(first).union(*others)]
 
 
@@ -384,7 +412,10 @@ def _id_reader(sources: Sequence[Keys], noted: str | None) -> Callable[[Keys], K
 
     def typed(keys: Keys) -> Keys:
         if kind is not None:
-            return Keys(keys.where, _typed(keys, keys.ids, kind, "id"), keys.lines)
+            return replace(keys, ids=_typed(keys, keys.ids, kind, "id"))
+        if keys.lines is None and keys.numbers is None:
+            numbers = whole_numbers(keys.ids)
+            return keys if numbers is None else replace(keys, ids=numbers.tolist(), numbers=numbers)
         if keys.lines is None:
             return keys
         return Keys(keys.where, [as_text(v) if v else None for v in keys.ids], keys.lines)

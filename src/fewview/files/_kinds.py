@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fewview.files._file_contents import Contents
 from fewview.ground._errors import FewviewError
-from fewview.ground._words import MISSING
+from fewview.ground._words import MISSING, number_text
 
 KINDS = ("int", "float", "bool", "str", "json")
 # What a text that is of another kind than expected makes `from_text` raise.
@@ -102,9 +102,29 @@ def whole_text(value: object) -> str:
         >>> whole_text("3.0"), whole_text(3.0), whole_text("v3.0")
         ('3', '3', 'v3.0')
     """
-    text = str(value)
+    text = number_text(value) if isinstance(value, float) else str(value)
     whole = _WHOLE.fullmatch(text)
     return whole[1] if whole else text
+
+
+def whole_numbers(values: Sequence[Any]) -> NDArray[np.int64] | None:
+    """Integers and floats that are whole, as the integers that they are; None for anything else.
+
+    A column of integers in which a frame had a gap is one of floats, whatever was done about it.
+
+    Example:
+        >>> whole_numbers([3.0, 4]).tolist(), whole_numbers([3.0, 4.5])
+        ([3, 4], None)
+    """
+    kinds = {*map(type, values)}
+    if not kinds or not kinds <= {int, float}:
+        return None
+    if float in kinds and not all(type(v) is int or v.is_integer() for v in values):
+        return None
+    try:
+        return np.array([int(value) for value in values], dtype=np.int64)
+    except OverflowError:
+        return None
 
 
 def as_labels(values: Iterable[Any]) -> list[Any]:

@@ -18,6 +18,7 @@ import re
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from importlib import import_module
 from itertools import islice
@@ -468,22 +469,54 @@ def _listed(values: Any) -> list[Any]:
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
-def _plain_values(column: Any, name: str) -> list[Any] | NDArray[np.int64]:
+def _plain_values(column: Any, name: str) -> list[Any] | NDArray[np.integer[Any]]:
     """The values of a column; whole numbers as an array, which travels much faster."""
     from pyarrow import types
 
-    if types.is_signed_integer(column.type) and not column.null_count:
-        return np.asarray(column.to_numpy(), dtype=np.int64)
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = _in_microseconds(column, name)
+    if types.is_decimal(column.type):
+        column = _whole_decimals(column)
+    if types.is_integer(column.type) and not column.null_count:
+        numbers: NDArray[np.integer[Any]] = column.to_numpy()
+        huge = numbers.dtype == np.uint64 and (numbers >> 63).any()
+        return numbers if huge else numbers.astype(np.int64)
     values: list[Any] = column.to_pylist()
+    if types.is_decimal(column.type):  # there is no other kind for so large ones
+        values = [int(v) if v is not None and v == v.to_integral_value() else v for v in values]
     if {*map(type, values)} <= {int, str}:  # what long tables have
         return values
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, (bool, int, float, str, date)):
             raise FewviewError(
                 f"column {name!r}, row {row} holds a {type(value).__name__}; ids and labels must "
-                "be numbers, text or dates"
+                "be numbers, text or dates, and decimals whole"
             )
     return values
+
+
+def _in_microseconds(column: Any, name: str) -> Any:
+    """Times as finely as Python has them; two that differ by less would become one."""
+    import pyarrow
+
+    times = column.cast(pyarrow.int64()).fill_null(0).to_numpy()
+    for row in np.flatnonzero(times % 1000)[:1].tolist():
+        raise FewviewError(
+            f"column {name!r}, row {row} holds {np.datetime64(int(times[row]), 'ns')}, and ids and "
+            "labels can be times to the microsecond; write them as text, or as whole numbers"
+        )
+    return column.cast(pyarrow.timestamp("us", column.type.tz))
+
+
+def _whole_decimals(column: Any) -> Any:
+    """Decimals as whole numbers of 64 bits, where they are; else as they come."""
+    import pyarrow
+
+    with suppress(pyarrow.ArrowInvalid):
+        return column.cast(pyarrow.int64())
+    return column
 
 
 def _parquet_features(table: Any, names: Sequence[str], place: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import Any
 
@@ -141,7 +142,7 @@ def save_columns(columns: Mapping[str, Sequence[Any]], path: str | PathLike[str]
             raise FewviewError(
                 "parquet needs pyarrow: pip install 'fewview[frames]', or write a .csv file"
             ) from None
-        table = pyarrow.table(dict(columns))
+        table = pyarrow.table({name: _arrow_column(cells) for name, cells in columns.items()})
         with replacing(path) as temporary:
             parquet.write_table(table, temporary)
         return
@@ -149,11 +150,27 @@ def save_columns(columns: Mapping[str, Sequence[Any]], path: str | PathLike[str]
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         if suffix == "json":
             rows = [dict(zip(columns, line, strict=True)) for line in lines]
-            file.write(json.dumps(rows, indent=1) + "\n")
+            file.write(json.dumps(rows, indent=1, default=_json_cell) + "\n")
         else:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows(lines)
+
+
+def _arrow_column(cells: Sequence[Any]) -> Any:
+    """A column of a parquet file; values that no kind of column holds together are text."""
+    import pyarrow
+
+    whole = {*map(type, cells)} <= {int, type(None)}
+    for kind in (None, pyarrow.uint64()) if whole else (None,):
+        with suppress(OverflowError, pyarrow.ArrowException):
+            return pyarrow.array(cells, kind)
+    return pyarrow.array([None if cell is None else str(cell) for cell in cells])
+
+
+def _json_cell(value: Any) -> Any:
+    """What JSON does not know: numbers of numpy, and dates."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def by_row(columns: Columns) -> list[Row]:

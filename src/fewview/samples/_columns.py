@@ -8,10 +8,13 @@ places.
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -124,22 +127,130 @@ def plain_columns(names: Iterable[str]) -> Columns:
     return tuple(Column(name) for name in names)
 
 
+# A kind of column, and its levels.
+Reading = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the texts of a column tell; what several parts of it tell adds up.
+
+    Attributes:
+        texts: the different ones; of more than categories may have, one.
+        many: whether there are more.
+        readings: what else than categories or sentences the column may be, the likeliest first.
+        quantities: whether all texts are numbers, perhaps in units.
+        signs: whether all texts are digits and signs.
+
+    Example:
+        >>> Said.of(["2024-05-31"]).joined(Said.of(["29/12/2023"])).column("when").levels
+        ('day first',)
+    """
+
+    texts: tuple[str, ...]
+    many: bool
+    readings: tuple[Reading, ...]
+    quantities: bool
+    signs: bool
+
+    @classmethod
+    def of(cls, texts: Texts) -> Said:
+        """Look at texts."""
+        different = in_order({text for text in texts if text is not None})
+        units = _units(different)
+        return cls(
+            *_few(different),
+            _readings(different, units),
+            quantities=units is not None,
+            signs=all(map(SIGNS.fullmatch, different)),
+        )
+
+    def joined(self, other: Said) -> Said:
+        """What both tell: the column is what can be read from either."""
+        texts, many = _few(in_order({*self.texts, *other.texts}))
+        return Said(
+            texts,
+            self.many or other.many or many,
+            tuple(reading for reading in self.readings if reading in other.readings),
+            self.quantities and other.quantities,
+            self.signs and other.signs,
+        )
+
+    def column(self, name: str) -> Column:
+        """What a column is that has these texts and no others."""
+        for kind, levels in self.readings:
+            return Column(name, kind, levels)
+        return Column(name, "words") if self.many else Column(name, "category", self.texts)
+
+    @property
+    def dashes(self) -> bool:
+        """Whether all texts are signs for empty cells."""
+        return not self.many and all(map(_is_dash, self.texts))
+
+    def check(self, holds: str) -> None:
+        """Refuse, or tell of, what no text by itself shows; `holds` begins the message."""
+        if self.readings == (("date", DAY_FIRST), ("date", MONTH_FIRST)):
+            raise FewviewError(
+                f"{holds}, and no date of the column tells whether days or months come first; "
+                "write dates such as 2024-05-31"
+            )
+        words = self.many and not self.readings
+        if words and self.quantities:
+            raise FewviewError(
+                f"{holds}, and other cells hold numbers in another unit or in none; write all in "
+                "one unit, or leave the unit out"
+            )
+        if words and self.signs:
+            warnings.warn(
+                f"{holds}, and all its cells are digits and signs; they are taken for texts, so "
+                "write one number in a cell if they are measurements",
+                FewviewWarning,
+                stacklevel=2,
+            )
+
+
+def _few(texts: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Texts, if they may be categories, else one of them; and whether there are more."""
+    if len(texts) <= MOST_CATEGORIES:
+        return tuple(texts), False
+    return (_telling(texts),), True
+
+
+def _telling(texts: Sequence[str]) -> str:
+    """The text that messages show: a date whose days and months may be mistaken, or any."""
+    return next(filter(SLASHED.fullmatch, texts), texts[0])
+
+
+def _units(texts: Iterable[str]) -> set[str] | None:
+    """Units of texts that are all numbers, empty for none; None where a text is no number."""
+    units = set()
+    for text in texts:
+        found = _quantity(text)
+        if found is None:
+            return None
+        units.add(found[1])
+    return units
+
+
+def _readings(texts: Sequence[str], units: set[str] | None) -> tuple[Reading, ...]:
+    """Truth values, dates and numbers in a unit, as which all texts can be read."""
+    if not texts:
+        return ()
+    lower = {text.lower() for text in texts}
+    if truths := tuple(("boolean", pair) for pair in TRUTHS if lower <= set(pair)):
+        return truths
+    orders: tuple[tuple[str, ...], ...] = ((), DAY_FIRST, MONTH_FIRST)
+    if not _are_days(texts, ()):  # what needs no order can be read in any
+        orders = tuple(order for order in orders[1:] if _are_days(texts, order))
+    if orders:
+        return tuple(("date", order) for order in orders)
+    one_unit = units is not None and len(units) == 1 and units != {""}
+    return (("quantity", tuple(units or ())),) if one_unit else ()
+
+
 def learn_column(name: str, texts: Texts) -> Column:
     """Learn what a column of texts is."""
-    levels = in_order({text for text in texts if text is not None})
-    lower = {level.lower() for level in levels}
-    for pair in TRUTHS:
-        if lower and lower <= set(pair):
-            return Column(name, "boolean", pair)
-    for order in ((), DAY_FIRST, MONTH_FIRST):
-        if levels and all(_days(level, order) is not None for level in levels):
-            return Column(name, "date", order)
-    units = {(_quantity(level) or (0.0, ""))[1] for level in levels}
-    if len(units) == 1 and units != {""}:
-        return Column(name, "quantity", tuple(units))
-    if len(levels) > MOST_CATEGORIES:
-        return Column(name, "words")
-    return Column(name, "category", tuple(levels))
+    return Said.of(texts).column(name)
 
 
 def merge_columns(parts: Sequence[Columns]) -> Columns:
@@ -155,7 +266,8 @@ def _merged(alike: Sequence[Column]) -> Column:
     if all(c == alike[0] for c in alike):
         return alike[0]
     if kinds <= {"date", "number"}:  # texts are in one order by now; numbers may be empty
-        return next(c for c in alike if c.kind == "date")
+        # One with an order can read the dates of all.
+        return max((c for c in alike if c.kind == "date"), key=lambda c: len(c.levels))
     if kinds <= {"number", "quantity"}:
         return _in_one_unit(alike)
     if kinds & {"words", "quantity"}:
@@ -177,6 +289,25 @@ def _in_one_unit(alike: Sequence[Column]) -> Column:
 
 # ------------------------------------------------------------------ tables in parts
 
+# By view and column.
+Told = dict[str, dict[str, Said]]
+_looked_at: ContextVar[Told | None] = ContextVar("looked_at", default=None)
+
+
+@contextmanager
+def looking() -> Iterator[Told]:
+    """Collect what the texts of tables tell that are read meanwhile.
+
+    Such a table is a part of a longer one. What no part need tell by itself, such as whether days
+    or months come first, is not refused here: `merge_seen` does that.
+    """
+    told: Told = {}
+    token = _looked_at.set(told)
+    try:
+        yield told
+    finally:
+        _looked_at.reset(token)
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -186,13 +317,15 @@ class Seen:
         columns: as learnt from the part alone.
         numbers: texts of different numbers in each column of numbers, as many as may be codes and
             one more; none where the column is empty.
+        said: what the texts of the other columns tell.
     """
 
     columns: Columns
     numbers: Mapping[str, tuple[str, ...]]
+    said: Mapping[str, Said]
 
     @classmethod
-    def of(cls, block: Block, columns: Columns) -> Seen:
+    def of(cls, block: Block, columns: Columns, said: Mapping[str, Said]) -> Seen:
         """Look at the numbers that columns became."""
         starts = np.cumsum([0, *(column.width for column in columns)])
         numbers = {}
@@ -201,7 +334,7 @@ class Seen:
                 different = np.unique(block[:, start])[: MOST_CODES + 1]  # NaN comes last
                 known = different[~np.isnan(different)].tolist()
                 numbers[column.name] = tuple(number_text(float(value)) for value in known)
-        return cls(columns, numbers)
+        return cls(columns, numbers, said)
 
     @property
     def empty(self) -> set[str]:
@@ -220,11 +353,20 @@ class Seen:
         return Seen(
             tuple(replace(column, name=new[column.name]) for column in self.columns),
             {new[name]: found for name, found in self.numbers.items()},
+            {new[name]: one for name, one in self.said.items()},
+        )
+
+    def only(self, names: set[str]) -> Seen:
+        """The same of some columns alone."""
+        return Seen(
+            tuple(column for column in self.columns if column.name in names),
+            {name: found for name, found in self.numbers.items() if name in names},
+            {name: one for name, one in self.said.items() if name in names},
         )
 
 
 def merge_seen(view: str, parts: Sequence[Seen]) -> Columns:
-    """What columns are by all parts of a table.
+    """What columns are by all parts of a table: what the whole would be.
 
     The first part says which there are, and which hold numbers.
     """
@@ -232,25 +374,30 @@ def merge_seen(view: str, parts: Sequence[Seen]) -> Columns:
     alike = [part.spelt(names) for part in parts]
     merged = []
     for name in names:
-        if parts[0].numbers.get(name):
+        said = [part.said[name] for part in alike if name in part.said]
+        if parts[0].numbers.get(name) or not said:
             merged.append(Column(name))
             continue
-        telling = [part for part in alike if name not in part.empty]
-        found = [c for part in telling for c in part.columns if c.name == name]
-        column = _merged(found) if found else Column(name)
-        codes = {code for part in telling for code in part.numbers.get(name, ())}
-        if column.kind == "category" and len(codes) > MOST_CODES:
-            raise FewviewError(
-                f"view {view!r}: column {name!r} holds numbers in some parts and words such as "
-                f"{column.levels[0]!r} in others; correct it, leave cells empty where they are "
-                "unknown, or take the column out"
-            )
-        if column.kind == "category":
-            column = Column(name, "category", tuple(in_order({*column.levels, *codes})))
-        if len(column.levels) > MOST_CATEGORIES:
-            column = Column(name, "words")
-        merged.append(column)
+        codes = {code for part in alike for code in part.numbers.get(name, ())}
+        merged.append(_settled(view, name, functools.reduce(Said.joined, said), codes))
     return tuple(merged)
+
+
+def _settled(view: str, name: str, said: Said, codes: set[str]) -> Column:
+    """What a column is that has texts in some parts, and these different numbers in others."""
+    if codes and said.dashes:
+        return Column(name)
+    where = f"view {view!r}: column {name!r} holds"
+    said.check(f"{where} {_telling(said.texts)!r}")
+    column = said.column(name)
+    if not codes or column.kind not in ("category", "boolean"):
+        return column
+    if len(codes) > MOST_CODES:
+        raise FewviewError(
+            f"{where} numbers in some parts and words such as {said.texts[0]!r} in others; correct "
+            "it, leave cells empty where they are unknown, or take the column out"
+        )
+    return said.joined(Said.of([*codes])).column(name)
 
 
 # ------------------------------------------------------------------ tables that are to be read
@@ -276,14 +423,10 @@ class RawView:
         if known is None:
             words = {k: texts for k, texts in self.texts.items() if not self._only_dashes(k)}
             self = replace(self, texts=words)
-            known = tuple(
-                learn_column(name, self.texts[index]) if index in self.texts else Column(name)
-                for index, name in enumerate(self.names)
-            )
-            self._refuse_mistakes(known)
+            known = self._learn()
         else:
             self = replace(self, names=respelt(self.names, [column.name for column in known]))
-        told = Differences(self.view, what=self.what)
+        told = Differences(self.view, what=self.what, named=False)
         place = {name: index for index, name in enumerate(self.names)}
         told.columns([column.name for column in known], self.names)
         blocks = []
@@ -301,6 +444,18 @@ class RawView:
                 blocks.append(encode_texts(column, texts, told))
         told.warn()
         return narrowed(np.concatenate(blocks, axis=1)), known
+
+    def _learn(self) -> Columns:
+        """What columns are, by this table or, of a part that is looked at, for the time being."""
+        said = {self.names[index]: Said.of(texts) for index, texts in self.texts.items()}
+        parts = _looked_at.get()
+        if parts is not None:
+            parts[self.view] = said
+        for index in self.texts:
+            self._refuse_mistakes(index, said[self.names[index]], whole=parts is None)
+        return tuple(
+            said[name].column(name) if name in said else Column(name) for name in self.names
+        )
 
     def _only_dashes(self, index: int) -> bool:
         """Whether a column has numbers, and signs for empty cells in place of words."""
@@ -349,56 +504,42 @@ class RawView:
                 self._warn(index, f"holds {odd:g} in {count}, and the others lie between {low:g} "
                            f"and {high:g}; leave cells empty where nothing is known")  # fmt: skip
 
-    def _refuse_mistakes(self, columns: Columns) -> None:
-        """Say where a word stands among many different numbers, or a number looks like a word."""
-        for index, texts in self.texts.items():
-            numbers = self.block[:, index]
-            numbers = numbers[~np.isnan(numbers)]
-            words = [
-                row
-                for row, text in enumerate(texts)
-                if text is not None and np.isnan(self.block[row, index])
-            ]
-            # What is no sign for an empty cell is told before what is one.
-            words.sort(key=lambda row: _is_dash(texts[row]))
-            kind = columns[index].kind
-            if kind == "quantity":
-                continue
-            where = f"view {self.view!r}: column {self.names[index]!r}, {self.row(words[0])} holds "
-            if all(ODD_NUMBER.fullmatch(texts[row] or "") for row in words):
-                raise FewviewError(
-                    f"{where}{texts[words[0]]!r}; write numbers with a point, such as 1000.5, and "
-                    "no other signs"
-                )
-            if columns[index].levels == DAY_FIRST and _days_either_way(texts):
-                raise FewviewError(
-                    f"{where}{texts[words[0]]!r}, and no date of the column tells whether days or "
-                    "months come first; write dates such as 2024-05-31"
-                )
-            if kind == "words" and all(t is None or _quantity(t) for t in texts):
-                raise FewviewError(
-                    f"{where}{texts[words[0]]!r}, and other cells hold numbers in another unit or "
-                    "in none; write all in one unit, or leave the unit out"
-                )
-            if kind == "words" and all(t is None or SIGNS.fullmatch(t) for t in texts):
-                warnings.warn(
-                    f"{where}{texts[words[0]]!r}, and all its cells are digits and signs; they are "
-                    "taken for texts, so write one number in a cell if they are measurements",
-                    FewviewWarning,
-                    stacklevel=2,
-                )
-            if len(numbers) < len(words) or kind == "date":
-                continue
-            if np.unique(numbers).size > MOST_CODES:
-                raise FewviewError(
-                    f"{where}{texts[words[0]]!r}, and most other cells hold numbers; correct it, "
-                    "leave the cell empty where it is unknown, or take the column out"
-                )
-            warnings.warn(
-                f"{where}{texts[words[0]]!r} among numbers; they are taken for categories",
-                FewviewWarning,
-                stacklevel=2,
+    def _refuse_mistakes(self, index: int, said: Said, whole: bool) -> None:
+        """Say where a word stands among many different numbers, or a number looks like a word.
+
+        What the whole column alone can tell is told where these are all its rows.
+        """
+        name, texts = self.names[index], self.texts[index]
+        kind = said.column(name).kind
+        if kind == "quantity":
+            return
+        numbers = self.block[:, index]
+        numbers = numbers[~np.isnan(numbers)]
+        words = [
+            row
+            for row, text in enumerate(texts)
+            if text is not None and np.isnan(self.block[row, index])
+        ]
+        # What is no sign for an empty cell is told before what is one.
+        words.sort(key=lambda row: _is_dash(texts[row]))
+        where = f"view {self.view!r}: column {name!r}, {self.row(words[0])}"
+        holds = f"{where} holds {texts[words[0]]!r}"
+        if all(ODD_NUMBER.fullmatch(texts[row] or "") for row in words):
+            raise FewviewError(
+                f"{holds}; write numbers with a point, such as 1000.5, and no other signs"
             )
+        if whole:
+            said.check(holds)
+        if len(numbers) < len(words) or kind == "date":
+            return
+        if np.unique(numbers).size > MOST_CODES:
+            raise FewviewError(
+                f"{holds}, and most other cells hold numbers; correct it, leave the cell empty "
+                "where it is unknown, or take the column out"
+            )
+        warnings.warn(
+            f"{holds} among numbers; they are taken for categories", FewviewWarning, stacklevel=2
+        )
 
 
 def respelt(found: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -429,11 +570,17 @@ class Differences:
     unknown: dict[str, Counter[str]] = field(default_factory=dict)
     bare: dict[str, str] = field(default_factory=dict)  # columns without their unit
     what: str = ""
+    named: bool = True  # errors say what it is; not where files are read, which names them anyway
 
     @property
     def title(self) -> str:
-        """How messages call the view."""
+        """How warnings call the view."""
         return f"{self.what}: view {self.view!r}" if self.what else f"view {self.view!r}"
+
+    @property
+    def place(self) -> str:
+        """How errors call it."""
+        return self.title if self.named else f"view {self.view!r}"
 
     def columns(self, known: Sequence[str], found: Sequence[str]) -> None:
         """Compare names; none in common is an error."""
@@ -557,7 +704,7 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
                 "quantity": f"numbers in {''.join(column.levels)!r}",
             }.get(column.kind, "numbers")
             raise FewviewError(
-                f"{told.title}: column {column.name!r} holds {text!r}; it was learnt with "
+                f"{told.place}: column {column.name!r} holds {text!r}; it was learnt with "
                 f"{wanted}, so correct the cell or leave it empty"
             )
         out[row] = value
@@ -577,9 +724,9 @@ def _is_dash(text: str | None) -> bool:
     return text is not None and text.casefold() in DASHES
 
 
-def _days_either_way(texts: Texts) -> bool:
-    """Whether dates with slashes can be read with the day first and with the month first."""
-    return all(text is None or _days(text, MONTH_FIRST) is not None for text in texts)
+def _are_days(texts: Iterable[str], order: tuple[str, ...]) -> bool:
+    """Whether all texts are dates, if days and months come in this order."""
+    return all(_days(text, order) is not None for text in texts)
 
 
 def _days(text: str, order: tuple[str, ...] = ()) -> float | None:

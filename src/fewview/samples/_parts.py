@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fewview.files._folders import check_parts, key_of, part_folders, sample_ids
 from fewview.files._guarded import kept_reader
-from fewview.files._kinds import whole_text
+from fewview.files._kinds import whole_numbers, whole_text
 from fewview.files._limits import naming
 from fewview.files._npz import npy_header
 from fewview.files._tables import NUMBERED
@@ -177,7 +177,8 @@ class TableParts:
         folders: one per part that has samples.
         ends: number of samples up to the end of every part.
         reading: options of `MultiViewData.read`; parts are brought into the form of `like`.
-        text_ids: ids are of different kinds in different parts, so that all are taken for texts.
+        text_ids: no kind of number holds the ids of all parts, so that all are taken for texts.
+        unsigned_ids: all are whole numbers without a sign, of which some need the 64th bit.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -194,6 +195,7 @@ class TableParts:
     ends: tuple[int, ...]
     reading: Mapping[str, Any]
     text_ids: bool = False
+    unsigned_ids: bool = False
 
     @classmethod
     def found(cls, path: str | PathLike[str] | None) -> bool:
@@ -219,7 +221,7 @@ class TableParts:
                     f"{folders[0]} has no column 'id', and samples in parts need ids; add one to "
                     "every table, or name another column with --key"
                 )
-            counts, kinds, spans = [], set[type](), []
+            counts, kinds, spans, whole = [], set[type](), [], list[int]()
             for folder in folders:
                 ids = _ids(folder, key)
                 counts.append(len(ids))
@@ -227,11 +229,14 @@ class TableParts:
                     raise FewviewError(
                         f"{folder} has rows without a key (column {key!r}); fill it in or drop them"
                     )
-                kinds |= {int} if isinstance(ids, np.ndarray) else {*map(type, ids)}
                 if len(ids):
+                    kinds |= {int} if isinstance(ids, np.ndarray) else {*map(type, ids)}
+                    whole += _ends(ids)
                     hashes = _hashes(ids)
                     spans.append((int(hashes.min()), int(hashes.max())))
-            texts = len(kinds) > 1
+            signed = all(map(_is_signed, whole))
+            unsigned = not signed and all(0 <= number < 2**64 for number in whole)
+            texts = len(kinds) > 1 or not (signed or unsigned)
             spans.sort()
             if texts or any(one[1] >= two[0] for one, two in pairwise(spans)):
                 _refuse_repeats(folders, key, texts)
@@ -240,7 +245,8 @@ class TableParts:
         filled = [k for k, count in enumerate(counts) if count]
         ends = np.cumsum([counts[k] for k in filled]).tolist()
         absolute = (folders[k].absolute() for k in filled)
-        return cls(tuple(absolute), tuple(ends), {**reading, "key": key}, texts)
+        reading = {**reading, "key": key}
+        return cls(tuple(absolute), tuple(ends), reading, texts, unsigned and not texts)
 
     @property
     def n_samples(self) -> int:
@@ -257,11 +263,11 @@ class TableParts:
                 f"{folder} has {len(data)} samples and had {counted} before; it has been changed, "
                 "so begin again with another output"
             )
-        if self.text_ids and data.ids is not None:
-            ids = as_ids(map(str, data.ids.tolist()), counted)
-            data = MultiViewData.unchecked(
-                data.views, data.mask, data.labels, ids, data.columns, data.name, data.kinds
-            )
+        if data.ids is not None and (self.text_ids or data.ids.dtype.kind in "fO"):
+            ids = data.ids.tolist()
+            with naming(folder):
+                alike = map(whole_text, ids) if self.text_ids else _as_whole(ids)
+                data = _with_ids(data, as_ids(alike, counted))
         like = self.reading.get("like")
         if like is None:
             return data
@@ -284,16 +290,53 @@ class TableParts:
             rows.append(part[max(0, start - begin) : stop - begin])
             if self.ends[number] > stop:
                 kept[number] = part
-        return rows[0] if len(rows) == 1 else MultiViewData.concat(rows)
+        found = rows[0] if len(rows) == 1 else MultiViewData.concat(rows)
+        if self.unsigned_ids and found.ids is not None:
+            # As numbers of numpy, which say what they are: else some of the files of predictions
+            # that are made of them would have another kind of column than the others.
+            own = np.array([*found.ids.astype(np.uint64)], dtype=object)
+            return _with_ids(found, own)
+        return found
+
+
+def _with_ids(data: MultiViewData, ids: NDArray[Any] | None) -> MultiViewData:
+    return MultiViewData.unchecked(
+        data.views, data.mask, data.labels, ids, data.columns, data.name, data.kinds
+    )
 
 
 def _ids(folder: Path, key: str) -> Sequence[Any] | NDArray[np.int64]:
     with naming(folder):
-        return sample_ids(folder, key)
+        found = sample_ids(folder, key)
+        return found if isinstance(found, np.ndarray) else _as_whole(found)
+
+
+def _as_whole(ids: Sequence[Any]) -> Sequence[Any] | NDArray[np.int64]:
+    """Ids as integers where they are whole numbers, whatever a note says that they were."""
+    numbers = whole_numbers(ids)
+    return ids if numbers is None else numbers
+
+
+def _ends(ids: Sequence[Any] | NDArray[np.int64]) -> list[int]:
+    """The smallest and the largest of those that are whole numbers."""
+    if isinstance(ids, np.ndarray):
+        return [int(ids.min()), int(ids.max())]
+    whole = [value for value in ids if type(value) is int]
+    return [min(whole), max(whole)] if whole else []
+
+
+def _is_signed(number: int) -> bool:
+    """Whether arrays of 64 bits with a sign hold it."""
+    return -(2**63) <= number < 2**63
 
 
 def _hashes(ids: Iterable[Any]) -> NDArray[np.int64]:
-    return ids if isinstance(ids, np.ndarray) else np.fromiter(map(hash, ids), np.int64)
+    return ids if isinstance(ids, np.ndarray) else np.fromiter(map(_hash, ids), np.int64)
+
+
+def _hash(value: Any) -> int:
+    """The hash of an id; numbers that an array may have in another part are themselves."""
+    return value if type(value) is int and _is_signed(value) else hash(value)
 
 
 def _refuse_repeats(folders: Sequence[Path], key: str, texts: bool) -> None:

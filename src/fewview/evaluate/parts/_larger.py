@@ -119,6 +119,8 @@ class Predicting(Job):
             self.alone,
             self.sets,
             self.safe,
+            self.table.text_ids,
+            self.table.unsigned_ids,
         )
         digest = hashlib.sha256(self.model)
         digest.update(repr((ends, sorted(reading.items()), asked)).encode())

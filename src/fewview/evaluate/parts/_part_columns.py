@@ -14,7 +14,15 @@ import numpy as np
 
 from fewview.evaluate.parts._pieces import WORKERS, Job, in_runs, work_through
 from fewview.files._folders import part_views
-from fewview.samples._columns import Columns, Seen, expanded, merge_seen, plain_columns
+from fewview.samples._columns import (
+    Columns,
+    Seen,
+    Told,
+    expanded,
+    looking,
+    merge_seen,
+    plain_columns,
+)
 from fewview.samples._data import MultiViewData
 from fewview.samples._parts import TableParts
 
@@ -25,7 +33,7 @@ class Looking(Job):
 
     def work(self, numbers: Sequence[int]) -> list[tuple[int, dict[str, Seen]]]:
         """What columns of some parts are, by view."""
-        return [(number, _seen(self.table.part(number))) for number in numbers]
+        return [(number, _read(self.table, number)[1]) for number in numbers]
 
     def size(self, numbers: Sequence[int]) -> int:
         """Rows of some parts."""
@@ -33,10 +41,19 @@ class Looking(Job):
         return sum(ends[number + 1] - ends[number] for number in numbers)
 
 
-def _seen(rows: MultiViewData) -> dict[str, Seen]:
-    """What is seen of columns that have names."""
+def _read(table: TableParts, number: int) -> tuple[MultiViewData, dict[str, Seen]]:
+    """A part, and what is seen of its columns."""
+    with looking() as told:
+        part = table.part(number)
+    return part, _seen(part, told)
+
+
+def _seen(rows: MultiViewData, told: Told) -> dict[str, Seen]:
+    """What is seen of columns that have names, and was told when they were read."""
     return {
-        view: Seen.of(rows.view(view), rows.kinds.get(view) or plain_columns(names))
+        view: Seen.of(
+            rows.view(view), rows.kinds.get(view) or plain_columns(names), told.get(view, {})
+        )
         for view, names in rows.columns.items()
     }
 
@@ -71,8 +88,8 @@ def reference_of(table: TableParts, **how: Any) -> tuple[MultiViewData, type]:
     for number, folder in enumerate(table.folders):
         if part_views(folder) <= dims.keys():  # a table without rows is no view of the part
             continue
-        part = table.part(number)
-        seen.append(_seen(part))
+        part, own = _read(table, number)
+        seen.append(own)
         dims |= {view: width for view, width in part.view_dims.items() if view not in dims}
         kind = kind or next((type(label) for label in part.classes.tolist()), None)
     if not all(one.settled for part in seen for one in part.values()):
@@ -87,13 +104,16 @@ def reference_of(table: TableParts, **how: Any) -> tuple[MultiViewData, type]:
 
 def settled_by_all(supports: MultiViewData, table: TableParts, **how: Any) -> MultiViewData:
     """Supports without a base set, whose columns without a cell are what the queries say."""
-    own = _seen(supports)
+    own = _seen(supports, {})
     if not any(seen.empty for seen in own.values()):
         return supports
     parts = _look(table, **how)
     columns = {}
     for view, seen in own.items():
-        told = merge_seen(view, [seen, *(part[view] for part in parts if view in part)])
-        pairs = zip(seen.columns, told, strict=True)
-        columns[view] = tuple(new if old.name in seen.empty else old for old, new in pairs)
-    return supports.like(_form(supports.view_dims, supports.columns, columns))
+        others = (part[view] for part in parts if view in part)
+        merged = merge_seen(view, [seen.only(seen.empty), *others])
+        told = {column.name: column for column in merged}
+        columns[view] = tuple(told.get(column.name, column) for column in seen.columns)
+    form = _form(supports.view_dims, supports.columns, columns)
+    # Of a column without a cell the name alone may be what it was.
+    return supports.like(form).with_kinds(form.kinds)

@@ -34,6 +34,7 @@ from fewview.methods.marginal._inverse import cholesky
 from fewview.methods.marginal._model import (
     MANY,
     Evidence,
+    Lost,
     first_of_its_kind,
     in_chunks,
     unique_patterns,
@@ -46,6 +47,8 @@ from fewview.samples._data import MultiViewData
 
 # Added to products of rows of axes, so that these have Cholesky factors.
 ROUNDED = 1e-13
+# Where a row lacks less than this part of the coordinates, a correction is quicker than a matrix.
+FEW = 4
 # Numbers of inverses that are kept.
 ROOM = 1 << 24
 
@@ -167,7 +170,7 @@ class Patterns:
     present: Tensor  # views of every pattern, bool [P, V]
     firsts: Tensor  # one row of every pattern, [P]
     counts: Tensor  # rows of every pattern, [P]
-    order: Tensor  # rows, pattern by pattern, [n]
+    kind: Tensor  # of which pattern rows are, [n]
     places: Tensor  # of these rows among all, [n]
 
     @classmethod
@@ -177,7 +180,20 @@ class Patterns:
         views, mask = tuple(view[places] for view in views), mask[places]
         firsts, kind = kinds_of_rows(views, mask)
         counts = torch.bincount(kind, minlength=len(firsts))
-        return cls(space, views, mask[firsts], firsts, counts, kind.argsort(stable=True), places)
+        return cls(space, views, mask[firsts], firsts, counts, kind, places)
+
+    @cached_property
+    def order(self) -> Tensor:
+        """Rows, pattern by pattern, [n]."""
+        return self.kind.argsort(stable=True)
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """Rows that Z of every pattern has, [P]."""
+        widths = torch.tensor(self.space.projection.dims, device=self.present.device)
+        cells = [view[self.firsts].isnan().sum(1) for view in self.views]
+        lost = torch.minimum(torch.stack(cells, 1), widths)
+        return torch.where(self.present, lost, 0 if self.groups is not None else widths).sum(1)
 
     @cached_property
     def groups(self) -> tuple[Tensor, Tensor] | None:
@@ -192,18 +208,10 @@ class Patterns:
         """Let `use` see all patterns, some at a time, each of them once."""
         if not len(self.firsts):
             return
-        device = self.present.device
-        widths = torch.tensor(self.space.projection.dims, device=device)
-        cells = [view[self.firsts].isnan().sum(1) for view in self.views]
-        sizes = torch.minimum(torch.stack(cells, 1), widths)
-        if self.groups is not None:
-            sizes = sizes * self.present
-            groups, group = self.groups
-        else:
-            sizes = torch.where(self.present, sizes, widths)
-            groups, group = torch.ones_like(self.present[:1]), torch.zeros_like(self.firsts)
-        total = sizes.sum(1).clamp(min=1)
-        most = max(int(widths.sum()), sum(view.shape[1] for view in self.views))
+        everything = torch.ones_like(self.present[:1]), torch.zeros_like(self.firsts)
+        groups, group = everything if self.groups is None else self.groups
+        total = self.sizes.clamp(min=1)
+        most = max(len(self.space.mean), sum(view.shape[1] for view in self.views))
         pieces = []
         for number, there in enumerate(groups):
             own = (group == number).nonzero()[:, 0]
@@ -211,7 +219,7 @@ class Patterns:
             known = there.tolist(), self.space.inverse(there)
             for some in in_chunks(own, total[own].tolist(), self.counts[own].tolist(), most):
                 pieces.append((*known, some))
-        on_all_cores(lambda piece: use(self.lacking(*piece)), pieces, device)
+        on_all_cores(lambda piece: use(self.lacking(*piece)), pieces, self.present.device)
 
     def lacking(self, there: list[bool], inverse: Tensor, some: Tensor) -> Lacking:
         """What some patterns tell, [p]; `there` are the views that K, [d, d], is of."""
@@ -296,33 +304,50 @@ def rows_with_empty(views: tuple[Tensor, ...], mask: Tensor) -> Tensor:
     return torch.stack(found).any(0)
 
 
-def see_cells(evidence: Evidence, space: Space, root: Tensor, batch: EpisodeBatch) -> Evidence:
+def see_cells(
+    evidence: Evidence, space: Space, root: Tensor, batch: EpisodeBatch, whole: bool = True
+) -> Evidence:
     """The evidence of tasks in which rows with empty cells say what their cells say.
 
     `space` has the covariance within classes. `evidence` is right for all other rows, and `root`
-    the W that it was made with, [d, k].
+    the W that it was made with, [d, k]. Not `whole`, queries with few empty cells have no matrix of
+    their own, which predictive scores need not.
     """
     views, mask = _all_rows(batch)
     patterns = Patterns.of(space, views, mask, rows_with_empty(views, mask))
-    root, known = root.double(), evidence.information
+    root, known, here = root.double(), evidence.information, batch.n_support
     numbers = torch.cat([evidence.support, evidence.query], 1)
-    pattern = torch.cat([evidence.support_pattern, evidence.query_pattern], 1)
-    information = known.new_empty(len(patterns.firsts), *known.shape[1:])
-    whole = None
+    like = torch.cat([evidence.support_pattern, evidence.query_pattern], 1)
+    kind = torch.full_like(like, -1)
+    kind.flatten()[patterns.places] = patterns.kind
+    few = patterns.sizes <= root.shape[1] // FEW
     if patterns.groups is None:
-        whole = (root.T @ space.inverse(torch.ones_like(mask[0])) @ root).to(known)
+        few = torch.zeros_like(few)
+        everything = (root.T @ space.inverse(torch.ones_like(mask[0])) @ root).to(known)
+    own = ~few | whole
+    own[kind[:, :here][kind[:, :here] >= 0]] = True
+    of_own, of_few = own.cumsum(0) - 1, few.cumsum(0) - 1
+    information = known.new_empty(int(own.sum()), *known.shape[1:])
+    most = int(patterns.sizes[few].max()) if bool(few.any()) else 0
+    thin = known.new_zeros(int(few.sum()), most, root.shape[1])
 
     def put(some: Lacking) -> None:
-        # Before cells are lost a row says what the views that it has say.
-        first = pattern.flatten()[some.rows[:, 0]]
-        less = (some.less @ root).to(known)
-        information[some.kinds] = (known[first] if whole is None else whole) - less.mT @ less
+        less, kinds = (some.less @ root).to(known), some.kinds
         rows = some.rows[some.real]
         numbers.flatten(0, 1)[rows] = (some.told() @ root)[some.real].to(numbers)
-        pattern.flatten()[rows] = len(known) + some.kinds[:, None].expand_as(some.rows)[some.real]
+        mine = own[kinds]
+        # Before cells are lost a row says what the views that it has say.
+        first = like.flatten()[some.rows[mine, 0]]
+        before = known[first] if patterns.groups is not None else everything
+        information[of_own[kinds[mine]]] = before - less[mine].mT @ less[mine]
+        less, kinds = less[few[kinds]], kinds[few[kinds]]
+        index = (less == 0).all(-1).int().argsort(dim=1, stable=True)[:, :most, None]
+        thin[of_few[kinds], : index.shape[1]] = less.gather(1, index.expand(-1, -1, less.shape[2]))
 
     patterns.each(put)
-    here = batch.n_support
+    found = (kind >= 0) & own[kind]
+    pattern = torch.where(found, len(known) + of_own[kind], like)
+    losing = torch.where((kind >= 0) & few[kind], of_few[kind], -1)[:, here:]
     return replace(
         evidence,
         information=torch.cat([known, information]),
@@ -330,6 +355,7 @@ def see_cells(evidence: Evidence, space: Space, root: Tensor, batch: EpisodeBatc
         query=numbers[:, here:],
         support_pattern=pattern[:, :here],
         query_pattern=pattern[:, here:],
+        lost=Lost(losing, like[:, here:], thin, patterns.sizes[few]) if most else None,
     )
 
 

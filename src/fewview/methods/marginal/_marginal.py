@@ -21,6 +21,7 @@ from fewview.engine._fitting import content_order
 from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers, choose, gather_options
 from fewview.engine._registry import register
+from fewview.engine._reservoir import PER_CLASS
 from fewview.engine._state import Prepared, State, Tags
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewWarning
@@ -78,6 +79,8 @@ COMPONENTS_ALONE, UNTOLD = 64, 0.5
 NEW_VIEW = 0.5
 # Tasks with empty cells that are scored at once.
 TASKS_WITH_EMPTY = 8
+# Of queries by themselves so many have matrices of so many numbers.
+NUMBERS_WITH_EMPTY = 1 << 24
 # Settings that are parameters too.
 CHOSEN = tuple(field.name for field in fields(Settings) if field.name != "alone")
 # Preparing does not depend on the task once the settings are fixed.
@@ -350,9 +353,13 @@ class Marginal(Method):
         """Empty statistics in the principal axes of a sample, for a base set in parts."""
         components = self.resolved().components
         if len(sample) < 2 * components:
+            # Who started the stream, a user's code or `gather_parts`, is not known here.
             warnings.warn(
-                f"Marginal takes its principal axes from the first {len(sample)} base samples; "
-                f"{2 * components} or more make a better first part",
+                "Marginal takes the principal axes of a base set in parts from a sample of it, "
+                f"here of {len(sample)} rows; {2 * components} or more would be better. Start "
+                f"with a larger sample or first part; 'fewview fit', which samples {PER_CLASS} "
+                "rows of a class at most and fewer of wide views, uses all where the base set is "
+                "one folder",
                 FewviewWarning,
                 stacklevel=4,
             )
@@ -471,6 +478,12 @@ class Marginal(Method):
     def scores_alone(self, batch: EpisodeBatch, state: State) -> Tensor:
         """By the supports alone; as for a single query, but for views that no support has."""
         state = cast(MarginalState, state)
+        rank = min(sum(state.model.dims), self.rank or sum(state.model.dims))
+        most = max(1, NUMBERS_WITH_EMPTY // rank**2)
+        if batch.n_tasks == 1 and batch.n_query > most and has_empty_cells(batch):
+            parts = torch.split(torch.arange(batch.n_query, device=batch.device), most)
+            found = [self.scores_alone(batch.with_queries(rows), state) for rows in parts]
+            return torch.cat(found, dim=1)
         rule = replace(self._rule, transductive=False)
         return score_together(*score_alone(batch, state, rule), state.settings, rule)
 
@@ -558,7 +571,7 @@ class Marginal(Method):
 
         kept = _kept_of_fold(state, self.rank)[0]
         views = rest.views if rest else ()
-        evidence, seen = evidence_of(batch, state, self._rule, kept, views, look)
+        evidence, seen = evidence_of(batch, state, self._rule, kept, views, look, whole=False)
         scores = predictive_scores(evidence, members)
         out = scores[..., :-1] - scores[..., -1:]
         if rest is None:

@@ -15,6 +15,7 @@ derivative of Z in the weight of the query, at zero: the first-order part of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -122,6 +123,15 @@ def filled_in(model: Gaussians, samples: Tensor, mask: Tensor) -> Tensor:
     return out.reshape(samples.shape)
 
 
+class Lost(NamedTuple):
+    """What rows with few empty cells say less than others with their views: A_o - V'V, not A_o."""
+
+    kind: Tensor  # of which kind queries are, -1 of none, int64 [T, N_Q]
+    like: Tensor  # patterns that they would have with these cells, int64 [T, N_Q]
+    less: Tensor  # V of every kind, zeros at the end, [kinds, m, k]
+    counts: Tensor  # rows of V that are not zero, [kinds]
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the samples of some tasks say about class means, in prior coordinates."""
@@ -136,11 +146,13 @@ class Evidence:
     remainder: Tensor | None = None  # scores by what is left over of rows, [T, N_Q, C]
     sizes: tuple[int, ...] = ()  # tasks of every model, in order; empty of one model
     turned: Turned | None = None  # the same as `information`, where coordinates are such
+    lost: Lost | None = None  # how queries can be scored by themselves without matrices of theirs
 
     def tasks(self, key: Tensor) -> Evidence:
         """Return the evidence of some of the tasks, int64 [n], rising."""
         names = ("support", "query", "support_pattern", "query_pattern")
         found: dict[str, Any] = {name: getattr(self, name)[key] for name in names}
+        found["lost"] = None
         if self.sizes:
             ends = torch.tensor([*accumulate(self.sizes)], device=key.device)
             before = torch.searchsorted(key, ends).tolist()
@@ -161,7 +173,8 @@ class Evidence:
             for name in names
             if (part := getattr(self, name)) is not None
         }
-        return self.of_others({"sizes": tuple(times * size for size in self.sizes)} | found)
+        sizes = tuple(times * size for size in self.sizes)
+        return self.of_others({"sizes": sizes, "lost": None} | found)
 
     def without_supports(self) -> Evidence:
         """The same of queries alone."""
@@ -773,22 +786,31 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     own = belief.counts.double() @ drawn
     firsts, kind = first_of_its_kind(own.flatten())
     inverse_with = evidence.with_one_more(belief.counts.flatten(0, 1)[firsts])
-    sums = pad(drawn[evidence.query_pattern], (0, 1))[..., None] + own[:, None]
+    # Rows that lack cells are with others that lack about as many, 2^b at most.
+    lost, patterns = evidence.lost, evidence.query_pattern
+    bits = torch.zeros_like(patterns)
+    if lost is not None:
+        bits = torch.where(lost.kind < 0, 0, lost.counts[lost.kind].double().log2().ceil() + 1)
+        patterns, bits = torch.where(lost.kind < 0, patterns, lost.like), bits.long()
+    sums = pad(drawn[patterns] + math.pi * bits, (0, 1))[..., None] + own[:, None]
     pairs, which = first_of_its_kind(sums.flatten())
     out = queries.new_empty(len(which))
     sizes = torch.bincount(which, minlength=len(pairs))
+    bits = pad(bits, (0, 1)).flatten()[pairs // way]
     # Groups of like size go together, so that little is padded.
     by_size = sizes.argsort(stable=True)
+    by_size = by_size[bits[by_size].argsort(stable=True)]
     rank_of = torch.empty_like(by_size)
     rank_of[by_size] = torch.arange(len(by_size), device=by_size.device)
     which = rank_of[which]
     pairs, sizes = pairs[by_size], sizes[by_size]
     task, number = pairs // ((n_query + 1) * way), pairs // way % (n_query + 1)
     kind = kind[task * way + pairs % way]
-    pattern = pad(evidence.query_pattern, (0, 1), value=n_patterns)[task, number]
+    pattern = pad(patterns, (0, 1), value=n_patterns)[task, number]
     order = which.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
-    listed = sizes.tolist()
+    listed, bits_of = sizes.tolist(), bits[by_size].tolist()
+    losing = None if lost is None else pad(lost.kind, (0, 1)).flatten()
 
     def answer(groups: range) -> None:
         """Pairs of patterns one after another, as rows of one tensor."""
@@ -803,19 +825,50 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
             queries[asked] + shifts[asked // (n_query + 1) * way + rows % way]
         )
         inverse = inverse_with(kind[low:high], pattern[low:high])
-        found = (inverse.times(padded) * padded).sum(-1)
-        out[rows] = ((found - inverse.log_size[:, None]) / 2)[group, slot]
+        solved = inverse.times(padded)
+        found = (((solved * padded).sum(-1) - inverse.log_size[:, None]) / 2)[group, slot]
+        if losing is not None and bits_of[low]:
+            less = lost_by(losing[asked])
+            found += _without(less, inverse, (group, slot), solved[group, slot, :rank])
+        out[rows] = found
+
+    def lost_by(kinds: Tensor) -> Tensor:
+        assert lost is not None
+        return lost.less[kinds, : int(lost.counts[kinds].max())]
 
     low, chunks, chunk = 0, [], GPU_CHUNK if out.is_cuda else CHUNK
     while low < len(listed):
-        high = low + 1
-        while high < len(listed) and (high + 1 - low) * rank * max(rank, listed[high]) <= chunk:
+        high, wide = low + 1, 1 << bits_of[low]
+        while high < len(listed) and bits_of[high] == bits_of[low]:
+            if (high + 1 - low) * rank * max(rank, listed[high] * wide) > chunk:
+                break
             high += 1
         chunks.append(range(low, high))
         low = high
     on_all_cores(answer, chunks, out.device)
     out = out.reshape(n_tasks, n_query + 1, way)
     return out[:, :-1] - out[:, -1:]
+
+
+def _without(
+    less: Tensor, inverse: Inverse | TurnedInverse, where: tuple[Tensor, Tensor], solved: Tensor
+) -> Tensor:
+    """What Z = (h' inv(M) h - log det M) / 2 gains as M loses V'V, by the lemma of Woodbury: [n].
+
+    `less` is V of every row [n, m, k], `inverse` is of the M of every group, `solved` inv(M) h
+    [n, k], and `where` has the groups of the rows and their places there.
+    """
+    group, slot = where
+    count, width = less.shape[1:]
+    wide = 2 * inverse.first.shape[-1]
+    room = less.new_zeros(len(inverse.first), int(slot.max()) + 1, count, wide)
+    room[group, slot, :, :width] = less
+    told = inverse.times(room.flatten(1, 2)).reshape(room.shape)[group, slot, :, :width]
+    eye = torch.eye(count, dtype=less.dtype, device=less.device)
+    factor = cholesky(eye - told @ less.mT)
+    along = torch.linalg.solve_triangular(factor, less @ solved[..., None], upper=False)[..., 0]
+    gained: Tensor = along.square().sum(-1) / 2 - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
+    return gained
 
 
 def first_of_its_kind(numbers: Tensor) -> tuple[Tensor, Tensor]:

@@ -157,11 +157,12 @@ def evidence_of(
     kept: Kept | None,
     views: Sequence[int],
     look: Callable[[EpisodeBatch, Mapping[int, LeftOver]], Seen],
+    whole: bool = True,
 ) -> tuple[Evidence, list[Seen]]:
     """What the samples of some scaled tasks say about class means.
 
     `look` is shown some tasks after the others, and what is left over of these `views`; what it
-    sees comes back too.
+    sees comes back too. Not `whole`, the evidence is for predictive scores alone.
     """
     found, empty = batch, has_empty_cells(batch)
     if empty and rule.structure == "imputed":
@@ -195,7 +196,7 @@ def evidence_of(
         state.model, parts, mask, batch.n_support, rule.rank, kept, turns=not empty
     )
     if empty:
-        out = see_cells(out, space_of(state, "within", kept), root, batch)
+        out = see_cells(out, space_of(state, "within", kept), root, batch, whole)
     return out, [seen[start] for start in sorted(seen)]
 
 
@@ -218,10 +219,11 @@ def score_alone(
     batch: EpisodeBatch, state: MarginalState, rule: Rule, kept: Kept | None = None
 ) -> tuple[Evidence, Tensor, Tensor]:
     """What the samples say, supports' weights, and the scores of every query by itself."""
-    members, whole = batch.one_hot(), rule.structure == "full"
-    rest = state.remainder if whole else None
+    members, full = batch.one_hot(), rule.structure == "full"
+    in_rounds = together(batch.n_query, rule)
+    rest = state.remainder if full else None
     # Directions come from all rows of the task, so they take part in the rounds only.
-    profile = state.profile if whole and together(batch.n_query, rule) else None
+    profile = state.profile if full and in_rounds else None
     empty = has_empty_cells(batch)
 
     def look(
@@ -239,11 +241,12 @@ def score_alone(
         return remainder, find_outside(left, members, profile)
 
     views = {*(rest.views if rest else ()), *(profile.views if profile else ())}
-    evidence, seen = evidence_of(batch, state, rule, kept, sorted(views), look)
+    whole = in_rounds or rule.scoring != "predictive"
+    evidence, seen = evidence_of(batch, state, rule, kept, sorted(views), look, whole)
     remainders, outsides = zip(*seen, strict=True)
     if rest is not None:
         evidence = replace(evidence, remainder=torch.cat(remainders))
-    if together(batch.n_query, rule):
+    if in_rounds:
         likely = softmax(_by_supports(evidence, members, "variational"))
         evidence = about_the_task(evidence, members, likely)
     scores = _by_supports(evidence, members, rule.scoring)
