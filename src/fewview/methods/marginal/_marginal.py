@@ -77,10 +77,8 @@ COMPONENTS_ALONE, UNTOLD = 64, 0.5
 # class, so that all of it would count twice what they say too. Of 1, 1/2, 1/4 this was best on
 # scene15 and cub (new classes, five shots; with one shot they are level).
 NEW_VIEW = 0.5
-# Tasks with empty cells that are scored at once.
-TASKS_WITH_EMPTY = 8
-# Of queries by themselves so many have matrices of so many numbers.
-NUMBERS_WITH_EMPTY = 1 << 24
+# Matrices that a row with empty cells has while it is scored.
+MATRICES = 4
 # Settings that are parameters too.
 CHOSEN = tuple(field.name for field in fields(Settings) if field.name != "alone")
 # Preparing does not depend on the task once the settings are fixed.
@@ -437,14 +435,14 @@ class Marginal(Method):
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Calibrated log-probabilities; a query alone is classified by the supports."""
         state = cast("MarginalState | StackedState", state)
-        if batch.n_tasks > TASKS_WITH_EMPTY and has_empty_cells(batch):
-            # Nearly every row is a pattern of its own, with matrices of its own.
+        models = state.states if isinstance(state, StackedState) else (state,)
+        most = max(1, self._rows_with_empty(models) // (batch.n_support + batch.n_query))
+        if batch.n_tasks > most and has_empty_cells(batch):
             numbers = torch.arange(batch.n_tasks, device=batch.device)
-            parts = torch.split(numbers, TASKS_WITH_EMPTY)
+            parts = torch.split(numbers, most)
             return torch.cat([self.scores(batch.tasks(part), state) for part in parts])
         # Tasks that lack different views altogether are different models: a view that nobody has
         # must not decide which directions are kept.
-        models = state.states if isinstance(state, StackedState) else (state,)
         kinds = batch.support_mask.any(1) | batch.query_mask.any(1)
         if batch.states is not None:
             kinds = torch.cat([batch.states[:, None], kinds], dim=1)
@@ -469,6 +467,12 @@ class Marginal(Method):
         joined = Evidence.join(evidence), torch.cat(members), torch.cat(scores)
         return score_together(*joined, parts[0][1].settings, self._rule)
 
+    def _rows_with_empty(self, models: Sequence[MarginalState]) -> int:
+        """Rows with empty cells that go together: nearly every one has matrices of its own."""
+        widest = max(sum(model.model.dims) for model in models)
+        rank = min(widest, self.rank or widest)
+        return max(1, int(self.batch_bytes // (MATRICES * rank**2 * self.torch_dtype.itemsize)))
+
     def stack(self, states: Sequence[State]) -> StackedState | None:
         """The models side by side, where their settings are the same."""
         found = tuple(cast(MarginalState, state) for state in states)
@@ -478,8 +482,7 @@ class Marginal(Method):
     def scores_alone(self, batch: EpisodeBatch, state: State) -> Tensor:
         """By the supports alone; as for a single query, but for views that no support has."""
         state = cast(MarginalState, state)
-        rank = min(sum(state.model.dims), self.rank or sum(state.model.dims))
-        most = max(1, NUMBERS_WITH_EMPTY // rank**2)
+        most = self._rows_with_empty([state])
         if batch.n_tasks == 1 and batch.n_query > most and has_empty_cells(batch):
             parts = torch.split(torch.arange(batch.n_query, device=batch.device), most)
             found = [self.scores_alone(batch.with_queries(rows), state) for rows in parts]
