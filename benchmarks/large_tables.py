@@ -2,6 +2,7 @@
 
 python benchmarks/large_tables.py                      ten million rows in a hundred parts, 1.3 GB
 python benchmarks/large_tables.py --rows 200000 --parts 4
+python benchmarks/large_tables.py --rows 1000000 --empty 0.01
 
 Parts of two views (a fifth of the second one missing) are written to --folder as Parquet. Then, in
 processes of their own: pyarrow reads all files; fewview reads all parts; `fewview predict` answers
@@ -33,8 +34,8 @@ VIEWS = ("a", "b")
 COLUMNS = [f"f{column}" for column in range(WIDTH)]
 
 
-def write(folder: Path, rows: int, parts: int) -> None:
-    """Queries in parts, and supports of the same classes."""
+def write(folder: Path, rows: int, parts: int, empty: float) -> None:
+    """Queries in parts, some of whose cells are empty, and supports of the same classes."""
     import pyarrow
     from pyarrow import parquet
 
@@ -55,6 +56,8 @@ def write(folder: Path, rows: int, parts: int) -> None:
         ids, codes = np.arange(start, stop), rng.integers(0, WAY, stop - start)
         for view in VIEWS:
             block = means[view][codes] + rng.standard_normal((len(ids), WIDTH), dtype=np.float32)
+            if empty:
+                block[rng.random(block.shape) < empty] = np.nan
             has = np.ones(len(ids), bool) if view == "a" else rng.random(len(ids)) > 0.2
             columns = {"id": ids[has], **{n: block[has, k] for k, n in enumerate(COLUMNS)}}
             parquet.write_table(pyarrow.table(columns), where / f"{view}.parquet")
@@ -117,7 +120,7 @@ def predict(folder: Path, method: str, block: int, target: Path, *how: str) -> l
 def on_a_cluster(
     folder: Path, command: Callable[[str], list[str]], target: Path
 ) -> dict[str, float]:
-    """Two workers, one of which is killed when a fifth of the parts is there."""
+    """Two workers, one of which is killed when a fifth of the predictions is there."""
     file = folder / "scheduler.json"
     started = []
 
@@ -146,8 +149,8 @@ def on_a_cluster(
                 time.sleep(0.1)
 
         def kill() -> None:
-            rows = len(list((folder / "queries").iterdir()))
-            while len(list(target.glob("part-*"))) < max(1, rows // 5):
+            parts = len(list((folder / "here.parquet").glob("part-*")))
+            while len(list(target.glob("part-*"))) < max(1, parts // 5):
                 time.sleep(0.1)
             workers[0].send_signal(signal.SIGKILL)
             print("killed one of two workers", file=sys.stderr)
@@ -174,6 +177,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rows", type=int, default=10_000_000)
     options.add_argument("--parts", type=int, default=100)
+    options.add_argument("--empty", type=float, default=0.0, help="share of cells that are empty")
     options.add_argument("--method", default="marginal")
     options.add_argument("--block", type=int, default=1)
     options.add_argument("--folder", default=None, help="default: a temporary one")
@@ -185,7 +189,7 @@ def main() -> None:
         return
     folder = Path(arguments.folder or tempfile.mkdtemp(prefix="fewview-large-"))
     if not (folder / "queries").exists():
-        write(folder, arguments.rows, arguments.parts)
+        write(folder, arguments.rows, arguments.parts, arguments.empty)
     found = {}
     try:
         for name in READERS:
@@ -207,13 +211,15 @@ def main() -> None:
         header = ("job", "seconds", "rows per second", "peak MiB", "x reading")
         print_table(header, table)
         equal = "the same bytes" if same(here, there) else "DIFFERENT bytes"
+        gaps = f", {100 * arguments.empty:g} % of their cells empty" if arguments.empty else ""
         note = (
-            f"{arguments.rows:,} rows in {arguments.parts} parts of two views, "
+            f"{arguments.rows:,} rows in {arguments.parts} parts of two views{gaps}, "
             f"{arguments.method}, queries in blocks of {arguments.block}; the two predictions have "
             f"{equal}."
         )
         print(note)
-        keep_table(arguments.output, "Tables larger than memory", "cpu", header, table, note)
+        title = f"Tables larger than memory{', with empty cells' if arguments.empty else ''}"
+        keep_table(arguments.output, title, "cpu", header, table, note)
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

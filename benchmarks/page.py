@@ -265,7 +265,7 @@ def write() -> None:
         lines += streaming_section(streaming)
     lines += [
         line
-        for name in ("large-tables", "easyfsl", "starting", "busy")
+        for name in ("large-tables", "large-tables-empty", "easyfsl", "starting", "busy")
         for line in kept_lines(name)
     ]
     note = RESULTS / "note.md"

@@ -12,6 +12,7 @@ from typing import Any
 def main() -> None:
     """Run the `fewview` command; wrong input is one message and exit status 2."""
     import signal
+    import threading
     import warnings
 
     from fewview.cli._app import app
@@ -28,8 +29,9 @@ def main() -> None:
         return usual(message, category, *rest, **more)
 
     warnings.formatwarning = one_line
-    # What schedulers of clusters send before they kill: what is half done is cleared away.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if threading.current_thread() is threading.main_thread():
+        # What schedulers of clusters send before they kill: what is half done is cleared away.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app(current_words(sys.argv[1:], RENAMED_WORDS), prog_name="fewview")
     except FewviewError as error:

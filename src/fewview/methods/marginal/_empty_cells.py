@@ -50,7 +50,7 @@ ROUNDED = 1e-13
 # Where a row lacks less than this part of the coordinates, a correction is quicker than a matrix.
 FEW = 4
 # Numbers of inverses that are kept.
-ROOM = 1 << 24
+ROOM = 1 << 22
 
 
 def has_empty_cells(batch: EpisodeBatch) -> bool:
@@ -315,6 +315,8 @@ def see_cells(
     """
     views, mask = _all_rows(batch)
     patterns = Patterns.of(space, views, mask, rows_with_empty(views, mask))
+    if not len(patterns.firsts):
+        return evidence
     root, known, here = root.double(), evidence.information, batch.n_support
     numbers = torch.cat([evidence.support, evidence.query], 1)
     like = torch.cat([evidence.support_pattern, evidence.query_pattern], 1)

@@ -131,6 +131,16 @@ class Lost(NamedTuple):
     less: Tensor  # V of every kind, zeros at the end, [kinds, m, k]
     counts: Tensor  # rows of V that are not zero, [kinds]
 
+    @property
+    def size(self) -> Tensor:
+        """b of queries whose V has 2^(b - 1) rows at most; 0 where nothing is lost, [T, N_Q]."""
+        bits = self.counts[self.kind].double().log2().ceil().long() + 1
+        return torch.where(self.kind < 0, 0, bits)
+
+    def of(self, kinds: Tensor) -> Tensor:
+        """V of rows of these kinds, [n, m, k]."""
+        return self.less[kinds, : int(self.counts[kinds].max())]
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -786,12 +796,11 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     own = belief.counts.double() @ drawn
     firsts, kind = first_of_its_kind(own.flatten())
     inverse_with = evidence.with_one_more(belief.counts.flatten(0, 1)[firsts])
-    # Rows that lack cells are with others that lack about as many, 2^b at most.
+    # Rows that lack few cells are with others that have their views and lack about as many.
     lost, patterns = evidence.lost, evidence.query_pattern
     bits = torch.zeros_like(patterns)
     if lost is not None:
-        bits = torch.where(lost.kind < 0, 0, lost.counts[lost.kind].double().log2().ceil() + 1)
-        patterns, bits = torch.where(lost.kind < 0, patterns, lost.like), bits.long()
+        patterns, bits = torch.where(lost.kind < 0, patterns, lost.like), lost.size
     sums = pad(drawn[patterns] + math.pi * bits, (0, 1))[..., None] + own[:, None]
     pairs, which = first_of_its_kind(sums.flatten())
     out = queries.new_empty(len(which))
@@ -810,7 +819,7 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
     order = which.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     listed, bits_of = sizes.tolist(), bits[by_size].tolist()
-    losing = None if lost is None else pad(lost.kind, (0, 1)).flatten()
+    lacking = None if lost is None else pad(lost.kind, (0, 1)).flatten()
 
     def answer(groups: range) -> None:
         """Pairs of patterns one after another, as rows of one tensor."""
@@ -827,27 +836,27 @@ def predictive_scores(evidence: Evidence, members: Tensor) -> Tensor:
         inverse = inverse_with(kind[low:high], pattern[low:high])
         solved = inverse.times(padded)
         found = (((solved * padded).sum(-1) - inverse.log_size[:, None]) / 2)[group, slot]
-        if losing is not None and bits_of[low]:
-            less = lost_by(losing[asked])
+        if lost is not None and lacking is not None and bits_of[low]:
+            less = lost.of(lacking[asked])
             found += _without(less, inverse, (group, slot), solved[group, slot, :rank])
         out[rows] = found
 
-    def lost_by(kinds: Tensor) -> Tensor:
-        assert lost is not None
-        return lost.less[kinds, : int(lost.counts[kinds].max())]
-
-    low, chunks, chunk = 0, [], GPU_CHUNK if out.is_cuda else CHUNK
-    while low < len(listed):
-        high, wide = low + 1, 1 << bits_of[low]
-        while high < len(listed) and bits_of[high] == bits_of[low]:
-            if (high + 1 - low) * rank * max(rank, listed[high] * wide) > chunk:
-                break
-            high += 1
-        chunks.append(range(low, high))
-        low = high
-    on_all_cores(answer, chunks, out.device)
+    on_all_cores(answer, _alike(listed, bits_of, rank, out.is_cuda), out.device)
     out = out.reshape(n_tasks, n_query + 1, way)
     return out[:, :-1] - out[:, -1:]
+
+
+def _alike(sizes: list[int], bits: list[int], rank: int, on_gpu: bool) -> Iterator[range]:
+    """Groups of rows in order, with as many bits each, so many as make tensors of `CHUNK`."""
+    low, chunk = 0, GPU_CHUNK if on_gpu else CHUNK
+    while low < len(sizes):
+        high, wide = low + 1, 1 << bits[low]
+        while high < len(sizes) and bits[high] == bits[low]:
+            if (high + 1 - low) * rank * max(rank, sizes[high] * wide) > chunk:
+                break
+            high += 1
+        yield range(low, high)
+        low = high
 
 
 def _without(
