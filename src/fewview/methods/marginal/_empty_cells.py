@@ -49,6 +49,8 @@ from fewview.samples._data import MultiViewData
 ROUNDED = 1e-13
 # Where a row lacks less than this part of the coordinates, a correction is quicker than a matrix.
 FEW = 4
+# Numbers of a tensor that is made at once on a GPU, where there are half a dozen of these.
+ON_GPU = 1 << 25
 # Numbers of inverses that are kept.
 ROOM = 1 << 22
 
@@ -217,7 +219,8 @@ class Patterns:
             own = (group == number).nonzero()[:, 0]
             own = own[total[own].argsort(stable=True)]
             known = there.tolist(), self.space.inverse(there)
-            for some in in_chunks(own, total[own].tolist(), self.counts[own].tolist(), most):
+            sizes, counts = total[own].tolist(), self.counts[own].tolist()
+            for some in in_chunks(own, sizes, counts, most, ON_GPU):
                 pieces.append((*known, some))
         on_all_cores(lambda piece: use(self.lacking(*piece)), pieces, self.present.device)
 

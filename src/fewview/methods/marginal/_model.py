@@ -608,13 +608,17 @@ def evidence_of_many(
 
 
 def in_chunks(
-    patterns: Tensor, sizes: list[int], counts: list[int], columns: int
+    patterns: Tensor,
+    sizes: list[int],
+    counts: list[int],
+    columns: int,
+    on_gpu: int = GPU_CHUNK,
 ) -> Iterator[Tensor]:
     """Patterns in order of their size, so many at a time as make tensors of `CHUNK` numbers.
 
     Of a pattern there are size x (columns + rows) numbers, or the square of its size.
     """
-    low, chunk = 0, GPU_CHUNK if patterns.is_cuda else CHUNK
+    low, chunk = 0, on_gpu if patterns.is_cuda else CHUNK
     while low < len(sizes):
         high, most = low + 1, counts[low]
         while high < len(sizes):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -51,9 +52,13 @@ class Objective:
         self.se = "entropy" in terms
         self.members = members
         self.n_anchors = anchors.shape[1] if self.ce else 0
-        parts = ([anchors] if self.ce else []) + ([queries] if self.se else [])
-        self.points = torch.cat(parts, dim=1) if parts else anchors[:, :0]
+        self.parts = ([anchors] if self.ce else []) + ([queries] if self.se else [])
         self.scale = logit_scale
+
+    @cached_property
+    def points(self) -> Tensor:
+        """Anchors and queries, whichever count, [tasks, points, L]."""
+        return torch.cat(self.parts, dim=1)
 
     @property
     def lowest(self) -> float:
@@ -164,16 +169,20 @@ def fit_classifier(
     """
     if centres.shape[2] < centres.shape[1] - 1:
         return _fit_few_dimensions(objective, centres, tolerance, max_iter)
-    points, scale = objective.points, objective.scale
-    middle = points.mean(1, keepdim=True)
-    x = torch.ones_like(points[:, :, :1]).expand(-1, -1, points.shape[2] + 1).clone()
-    inside = x[..., :-1]  # and a column of ones for the offsets
-    torch.sub(points, middle, out=inside)
+    scale, sizes = objective.scale, [part.shape[1] for part in objective.parts]
+    middle = torch.stack([part.sum(1, keepdim=True) for part in objective.parts]).sum(0)
+    middle /= sum(sizes)
+    width = centres.shape[2]
+    x = centres.new_empty(len(centres), sum(sizes), width + 1)
+    x[..., width] = 1.0  # for the offsets
+    inside = x[..., :width]
+    for part, out in zip(objective.parts, torch.split(inside, sizes, dim=1), strict=True):
+        torch.sub(part, middle, out=out)
     unwhite = None
     if objective.members.shape[1] > 2 * x.shape[2]:
         covariance = inside.transpose(1, 2) @ inside / x.shape[1]
         trace = covariance.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None]
-        eye = torch.eye(points.shape[2], dtype=x.dtype, device=x.device)
+        eye = torch.eye(width, dtype=x.dtype, device=x.device)
         floor = 0.001 * trace + torch.finfo(x.dtype).tiny
         white = torch.linalg.cholesky(covariance + floor * eye)  # lower
         # An inverse of a small matrix and a product: a fifth of the time of solving for points.
