@@ -245,6 +245,20 @@ def holes() -> MultiViewData:
     return MultiViewData(views, data.labels, ids=[f"s{row}" for row in range(12)])
 
 
+def test_rows_of_a_pattern_are_filled_in_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = Marginal(**EXACT).fit_base(world(12, 20, 0))
+    data = world(3, 40, 5)
+    views = {view: block.copy() for view, block in data.views.items()}
+    views["a"][:90, 2:4] = NAN  # of one pattern
+    views["b"][::5, 1] = NAN
+    gaps = MultiViewData(views)
+    whole = clf.impute(gaps)
+    monkeypatch.setattr(_empty_cells, "ROWS", 7)
+    for one, other in zip(clf.impute(gaps), whole, strict=True):
+        for view, block in other.views.items():
+            np.testing.assert_allclose(one.view(view), block, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.usefixtures("grouping")
 @pytest.mark.parametrize("components", [3, 128])
 def test_imputed_cells_are_the_conditional_gaussian(components: int) -> None:

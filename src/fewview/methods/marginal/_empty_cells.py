@@ -47,6 +47,8 @@ from fewview.samples._data import MultiViewData
 
 # Added to products of rows of axes, so that these have Cholesky factors.
 ROUNDED = 1e-13
+# Rows of a pattern; of those that have more, as of tables that are filled in, some at a time.
+ROWS = 1 << 10
 # Where a row lacks less than this part of the coordinates, a correction is quicker than a matrix.
 FEW = 4
 # Numbers of a tensor that is made at once on a GPU, where there are half a dozen of these.
@@ -182,6 +184,13 @@ class Patterns:
         views, mask = tuple(view[places] for view in views), mask[places]
         firsts, kind = kinds_of_rows(views, mask)
         counts = torch.bincount(kind, minlength=len(firsts))
+        if len(places) > ROWS and bool((counts > ROWS).any()):
+            order = kind.argsort(stable=True)
+            place = torch.empty_like(kind)  # among rows of the kind
+            place[order] = torch.arange(len(kind), device=kind.device)
+            place -= (counts.cumsum(0) - counts)[kind]
+            firsts, kind = first_of_its_kind(kind * len(kind) + place // ROWS)
+            counts = torch.bincount(kind, minlength=len(firsts))
         return cls(space, views, mask[firsts], firsts, counts, kind, places)
 
     @cached_property
@@ -212,7 +221,7 @@ class Patterns:
             return
         everything = torch.ones_like(self.present[:1]), torch.zeros_like(self.firsts)
         groups, group = everything if self.groups is None else self.groups
-        total = self.sizes.clamp(min=1)
+        total = torch.maximum(self.sizes, self.counts)
         most = max(len(self.space.mean), sum(view.shape[1] for view in self.views))
         pieces = []
         for number, there in enumerate(groups):
