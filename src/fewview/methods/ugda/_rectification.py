@@ -169,15 +169,14 @@ def fit_classifier(
     """
     if centres.shape[2] < centres.shape[1] - 1:
         return _fit_few_dimensions(objective, centres, tolerance, max_iter)
-    scale, sizes = objective.scale, [part.shape[1] for part in objective.parts]
-    middle = torch.stack([part.sum(1, keepdim=True) for part in objective.parts]).sum(0)
-    middle /= sum(sizes)
+    scale, size = objective.scale, sum(part.shape[1] for part in objective.parts)
     width = centres.shape[2]
-    x = centres.new_empty(len(centres), sum(sizes), width + 1)
+    x = centres.new_empty(len(centres), size, width + 1)
     x[..., width] = 1.0  # for the offsets
     inside = x[..., :width]
-    for part, out in zip(objective.parts, torch.split(inside, sizes, dim=1), strict=True):
-        torch.sub(part, middle, out=out)
+    torch.cat(objective.parts, dim=1, out=inside)
+    middle = inside.mean(1, keepdim=True)
+    inside -= middle
     unwhite = None
     if objective.members.shape[1] > 2 * x.shape[2]:
         covariance = inside.transpose(1, 2) @ inside / x.shape[1]
