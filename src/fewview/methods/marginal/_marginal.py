@@ -488,7 +488,8 @@ class Marginal(Method):
             found = [self.scores_alone(batch.with_queries(rows), state) for rows in parts]
             return torch.cat(found, dim=1)
         rule = replace(self._rule, transductive=False)
-        return score_together(*score_alone(batch, state, rule), state.settings, rule)
+        alone = score_alone(batch, state, rule, _kept(state, self.rank)[0])
+        return score_together(*alone, state.settings, rule)
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Projected samples, one precision and its inverse per class, information of patterns."""
