@@ -77,8 +77,9 @@ COMPONENTS_ALONE, UNTOLD = 64, 0.5
 # class, so that all of it would count twice what they say too. Of 1, 1/2, 1/4 this was best on
 # scene15 and cub (new classes, five shots; with one shot they are level).
 NEW_VIEW = 0.5
-# Matrices that a row with empty cells has while it is scored.
-MATRICES = 4
+# Matrices that a row with empty cells has while it is scored; and how many tasks with such rows go
+# together at most, since a GPU multiplies the matrices of all of them with the weights of each.
+MATRICES, TOGETHER = 4, 64
 # Settings that are parameters too.
 CHOSEN = tuple(field.name for field in fields(Settings) if field.name != "alone")
 # Preparing does not depend on the task once the settings are fixed.
@@ -436,7 +437,8 @@ class Marginal(Method):
         """Calibrated log-probabilities; a query alone is classified by the supports."""
         state = cast("MarginalState | StackedState", state)
         models = state.states if isinstance(state, StackedState) else (state,)
-        most = max(1, self._rows_with_empty(models) // (batch.n_support + batch.n_query))
+        size = batch.n_support + batch.n_query
+        most = min(TOGETHER, max(1, self._rows_with_empty(models) // size))
         if batch.n_tasks > most and has_empty_cells(batch):
             numbers = torch.arange(batch.n_tasks, device=batch.device)
             parts = torch.split(numbers, most)
