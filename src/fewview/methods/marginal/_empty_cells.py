@@ -35,6 +35,7 @@ from fewview.methods.marginal._model import (
     MANY,
     Evidence,
     Lost,
+    columns_of,
     first_of_its_kind,
     in_chunks,
     unique_patterns,
@@ -53,6 +54,8 @@ ROWS = 1 << 10
 FEW = 4
 # Numbers of a tensor that is made at once on a GPU, where there are half a dozen of these.
 ON_GPU = 1 << 25
+# Odd: makes one number of 64 bits of two (Knuth's MMIX).
+MULTIPLIER = 6364136223846793005
 # Numbers of inverses that are kept.
 ROOM = 1 << 22
 
@@ -137,8 +140,7 @@ class Space:
         name = bytes(views.tolist())
         if name in self.inverses:
             return self.inverses[name]
-        widths = torch.tensor(self.projection.dims, device=views.device)
-        here = torch.repeat_interleave(views, widths).nonzero()[:, 0]
+        here = columns_of(views, self.projection.dims)
         out = torch.zeros_like(self.covariance)
         found = torch.cholesky_inverse(cholesky(self.covariance[here][:, here]))
         out[here[:, None], here] = found
@@ -199,6 +201,11 @@ class Patterns:
         return self.kind.argsort(stable=True)
 
     @cached_property
+    def starts(self) -> Tensor:
+        """Where the rows of every pattern begin in that order, [P]."""
+        return self.counts.cumsum(0) - self.counts
+
+    @cached_property
     def sizes(self) -> Tensor:
         """Rows that Z of every pattern has, [P]."""
         widths = torch.tensor(self.space.projection.dims, device=self.present.device)
@@ -238,7 +245,7 @@ class Patterns:
         space, present = self.space, self.present[some]
         slots = torch.arange(int(self.counts[some].max()), device=some.device)
         real = slots < self.counts[some, None]
-        starts = (self.counts.cumsum(0) - self.counts)[some, None]
+        starts = self.starts[some, None]
         rows = self.order[torch.where(real, starts + slots, starts)]
         empty, told, parts = [], [], []
         for v, view in enumerate(self.views):
@@ -281,7 +288,7 @@ def kinds_of_rows(views: tuple[Tensor, ...], mask: Tensor) -> tuple[Tensor, Tens
     for view, present, own in zip(views, mask.T, numbers[1:], strict=True):
         sums += (view.isnan() & present[:, None]).double() @ own
     first, second = sums.long().T
-    firsts, kind = first_of_its_kind(6364136223846793005 * first + second)
+    firsts, kind = first_of_its_kind(MULTIPLIER * first + second)
     order = firsts.argsort()  # kinds of neighbours have numbers that are neighbours
     return firsts[order], order.argsort()[kind]
 

@@ -72,8 +72,13 @@ class Gaussians:
 
     def columns(self, views: Tensor) -> Tensor:
         """Positions of the coordinates of some views; `views` is bool [V]."""
-        widths = torch.tensor(self.dims, device=views.device)
-        return torch.repeat_interleave(views, widths).nonzero()[:, 0]
+        return columns_of(views, self.dims)
+
+
+def columns_of(views: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Positions of the coordinates of some views, bool [V], of which each has so many."""
+    widths = torch.tensor(dims, device=views.device)
+    return torch.repeat_interleave(views, widths).nonzero()[:, 0]
 
 
 def view_sums(values: Tensor, dims: tuple[int, ...]) -> Tensor:
