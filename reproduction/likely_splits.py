@@ -1,27 +1,18 @@
 """Which class split did the paper use? Weights of class splits, given rows that no setting moves.
 
-The paper used one class split and does not name it. Its rows of Proto and Match are nearest class
-means and nearest neighbours, without a setting of ours, so they tell which splits are possible;
-UGDA's own row, and every row that is to be judged, is never looked at. The model:
-
-- All candidates are equally likely beforehand.
-- The paper's twelve numbers minus ours on a split are Gaussian around zero. Two things make them
-  differ, and the covariance is their sum.
-- Sampling: the paper's number is a mean over `PAPER_TASKS` tasks with a printed standard error se,
-  ours one over n tasks that scatter alike: variance se^2 (1 + PAPER_TASKS / n). Rates and methods
-  share tasks: errors correlate by `SHARED` to the power of the steps between rates, once more for
-  the other method. (Measured: 0.63 to 0.78 at neighbouring rates, 0.26 to 0.47 five steps apart.)
-- What we do not reproduce (features, scaling, padding) may move a method as a whole and, apart from
-  that, every single number, both by an unknown one of `ALLOWANCES` points, equally likely. The
-  likelihood of a split is the mean over them.
-
-Where even the best split is far off (`p_value`), weights only rank what does not fit.
+The paper used one class split and does not name it. Its rows of Proto and Match have no setting of
+ours, so they tell which splits are possible; a row that is to be judged is never looked at. All
+candidates are equally likely beforehand, and the paper's twelve numbers minus ours on a split are
+Gaussian around zero. The covariance is a sum. Sampling: se^2 (1 + PAPER_TASKS / n) for a printed
+standard error se and our n tasks; rates and methods share tasks, so errors correlate by `SHARED` to
+the power of the steps between rates, once more for the other method. What we do not reproduce
+(features, scaling, padding): a method as a whole and every number may be off by an unknown one of
+`ALLOWANCES` points. Where even the best split is far off (`p_value`), weights only rank misfits.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,8 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
-from reproduction.records import CANDIDATES, RESULTS
-from reproduction.run import STUDIES, Part, Study
+from reproduction.run import Part, Study, read_studies
 
 WEIGHING = ("Proto", "Match")
 PAPER_TASKS = 400
@@ -105,50 +95,26 @@ def _density(gaps: Array, spread: Array) -> Array:
     return out
 
 
-# ---------------------------------------------------------------------- from records
-
-
-def recorded(table: str, paper: Mapping[Key, tuple[float, float]]) -> Likely | None:
-    """The weights of the class splits of a table by what is recorded; None without a record."""
-    path = RESULTS / f"{CANDIDATES}.csv"
-    rows = pd.read_csv(path) if path.is_file() else pd.DataFrame({"table": []})
-    rows = rows[rows["table"] == table].set_index("split")
-    if rows.empty:
-        return None
-    columns = {name: _key(name) for name in rows.columns if "@" in name}
-    return weigh(
-        rows[[*columns]].set_axis([*columns.values()], axis=1), paper, rows["episodes"].iloc[0]
-    )
-
-
-def _key(name: str) -> Key:
-    method, _, rate = name.partition("@")
-    return method, float(rate)
-
-
 def means(
     table: str, results: pd.DataFrame, paper: Mapping[Key, tuple[float, float]]
-) -> dict[Key, float]:
-    """What the rows of a table give on its likely class splits, as far as that is recorded."""
-    likely = recorded(table, paper)
-    if likely is None:
-        return {}
-    rows = pd.read_csv(RESULTS / f"{CANDIDATES}.csv")
-    rows = rows[rows["table"] == table].set_index("split")
-    numbers = {_key(name): dict(rows[name]) for name in rows.columns if "@" in name}
-    ours = results[results["study"] == f"likely/{table}"]
-    for key, some in ours.groupby(["method", "eta"]):
-        numbers[key] = dict(zip(some["split"], some["accuracy"], strict=True))
-    found = {key: likely.mean(values) for key, values in numbers.items()}
-    return {key: value for key, value in found.items() if value is not None}
-
-
-# ---------------------------------------------------------------------- computing
+) -> tuple[Likely | None, dict[Key, float]]:
+    """The recorded weights of a table's class splits, and what its rows give on the likely ones."""
+    candidates = results[results["study"] == f"candidates/{table}"]
+    if candidates.empty:
+        return None, {}
+    ours = candidates.pivot(index="split", columns=["method", "eta"], values="accuracy")
+    likely = weigh(ours, paper, int(candidates["episodes"].iloc[0]))
+    every = results[results["study"].isin([f"candidates/{table}", f"likely/{table}"])]
+    found = {
+        key: likely.mean(dict(zip(some["split"], some["accuracy"], strict=True)))
+        for key, some in every.groupby(["method", "eta"])
+    }
+    return likely, {key: mean for key, mean in found.items() if mean is not None}
 
 
 def candidate_parts(studies: Mapping[str, Study]) -> list[Part]:
     """Proto and Match on all candidates."""
-    content = tomllib.loads(STUDIES.read_text(encoding="utf-8"))[CANDIDATES]
+    content = read_studies()["class_splits"]
     return [
         replace(part, study=f"candidates/{name}", splits=count, episodes=content["episodes"],
                 methods={row: part.methods[row] for row in WEIGHING})
@@ -159,25 +125,9 @@ def candidate_parts(studies: Mapping[str, Study]) -> list[Part]:
 
 def following_parts(study: Study, likely: Likely) -> Iterator[Part]:
     """The other rows of a table on its likely class splits; networks on fewer of them."""
-    content = tomllib.loads(STUDIES.read_text(encoding="utf-8"))[CANDIDATES]
-    plain = study.parts[0]
-    for part in study.parts:
-        most = MOST if part is plain else MOST_NETWORKS
+    content = read_studies()["class_splits"]
+    for part, most in zip(study.parts, (MOST, MOST_NETWORKS), strict=True):
         methods = {row: text for row, text in part.methods.items() if row not in WEIGHING}
         few = content["few_episodes"].get(study.name, part.episodes)
         yield replace(part, study=f"likely/{study.name}", splits=tuple(likely.top)[:most],
                       methods=methods, episodes=min(part.episodes, few))  # fmt: skip
-
-
-def as_candidates(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of candidates as their file has them: one per class split."""
-    named = rows.assign(
-        table=rows["study"].str.partition("/")[2],
-        key=[f"{method}@{eta:g}" for method, eta in zip(rows["method"], rows["eta"], strict=True)],
-    )
-    order: Sequence[str] = [*dict.fromkeys(named["key"])]
-    wide = named.pivot(
-        index=["table", "split", "episodes", "run"], columns="key", values="accuracy"
-    )
-    out = wide[order].round(4).reset_index()
-    return out[["table", "split", "episodes", *order, "run"]]

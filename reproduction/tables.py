@@ -22,7 +22,7 @@ def printed_in(
     paper: pd.DataFrame, study: Study, place: str = ""
 ) -> dict[Key, tuple[float, float]]:
     """Accuracy and standard error that the paper prints: row and rate -> number."""
-    some = paper[paper["table"] == study.table]
+    some = paper[paper["table"] == study.options["table"]]
     if place:
         some = some[some["dataset"].str.lower() == place]
     return {(row.method, row.eta): (row.acc, row.se) for row in some.itertuples()}
@@ -45,9 +45,9 @@ def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd
         ours = {
             key: some for key, some in results[results["study"] == path].groupby(["method", "eta"])
         }
-        likely = means(study.name, results, printed)
-        for method in study.methods:
-            for eta in study.rates:
+        _, likely = means(study.name, results, printed)
+        for method in study.rows:
+            for eta in study.options["rates"]:
                 row: dict[str, Any] = {"dataset": dataset, "method": method, "eta": eta}
                 row["ours"] = ABSENT if eta <= highest + 1e-9 else NEVER
                 some = ours.get((method, eta))
@@ -98,7 +98,7 @@ def notes(study: Study, table: pd.DataFrame) -> list[str]:
             out.append(f"{words[spec.relation]} ({spec.note})")
         if spec is not None and (table["ours"] == ABSENT).all():
             out.append(f"data set {dataset!r} is not given away. {spec.how_to_get}")
-    if "CPM-GAN" in study.methods:
+    if "CPM-GAN" in study.rows:
         out.append("CPM-GAN equals CPM: gaps are filled as the paper says, so no view lacks and its "
                    "discriminators have nothing to judge")  # fmt: skip
     if (table["ours"] == NEVER).any():
@@ -112,66 +112,33 @@ def notes(study: Study, table: pd.DataFrame) -> list[str]:
 
 
 def entry(value: Any, column: str = "") -> str:
-    """A value as it is written: two decimals, a sign for differences, rates as the paper has them."""
+    """A value as it is written: two decimals, differences signed, rates as the paper has them."""
     if value is None or value != value:
         return "-"
-    if isinstance(value, tuple):
-        return "; ".join(value) or "-"
     if not isinstance(value, float):
         return str(value)
-    if column in ("eta", "p") or 0 < abs(value) < 0.005:
-        return f"{value:.2g}" if column == "p" else f"{value:.3g}"
-    return f"{value:+.2f}" if column == "difference" else f"{value:.2f}"
+    if column == "difference":
+        return f"{value:+.2f}"
+    short = column == "eta" or 0 < abs(value) < 0.005
+    return f"{value:.3g}" if short else f"{value:.2f}"
 
 
 def written(table: pd.DataFrame, form: str = "text") -> str:
     """A table in one of `FORMATS`; LaTeX needs the package booktabs."""
-    lines = [[entry(v, c) for c, v in zip(table.columns, row, strict=True)]
-             for row in table.itertuples(index=False)]  # fmt: skip
-    head = [str(column) for column in table.columns]
+    texts = pd.DataFrame({name: [entry(v, name) for v in table[name]] for name in table})
     if form == "csv":
-        return pd.DataFrame(lines, columns=head).to_csv(index=False, lineterminator="\n")
-    if form == "markdown":
-        return markdown(head, lines)
+        return str(texts.to_csv(index=False, lineterminator="\n"))
     if form == "latex":
-        return latex(table)
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-    return "".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        + "\n"
-        for line in [head, *lines]
-    )
+        return str(texts.style.hide(axis="index").to_latex(hrules=True))
+    lines = [list(texts.columns), *texts.to_numpy().tolist()]
+    if form == "markdown":
+        return markdown(lines[0], lines[1:])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join(padded) + "\n"
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table of texts."""
     every = [head, ["---"] * len(head), *lines]
     return "".join(f"| {' | '.join(text.replace('|', '/') for text in line)} |\n" for line in every)
-
-
-def latex(table: pd.DataFrame) -> str:
-    """Methods down, rates across where a table has them: ours with its error, and the paper's."""
-    escaped = {"_": r"\_", "%": r"\%", "&": r"\&"}
-
-    def tex(value: Any, column: str = "") -> str:
-        return "".join(escaped.get(letter, letter) for letter in entry(value, column))
-
-    if not {"ours", "eta", "paper"} <= set(table.columns):
-        head = [tex(column) for column in table.columns]
-        body = [[tex(v, c) for c, v in zip(table.columns, row, strict=True)]
-                for row in table.itertuples(index=False)]  # fmt: skip
-    else:
-        head = ["data set", "method", "", *(f"{eta:g}" for eta in table["eta"].unique())]
-        body = []
-        for place, some in table.groupby(["dataset", "method"], sort=False):
-            for who, value, error in (("ours", "ours", "se"), ("paper", "paper", "paper_se")):
-                cells = [
-                    rf"{row[value]:.2f} {{\scriptsize $\pm$ {row[error]:.2f}}}"
-                    if isinstance(row[value], float) and row[value] == row[value] else "--"
-                    for _, row in some.iterrows()
-                ]  # fmt: skip
-                body.append([*map(tex, place), who, *cells])
-    rows = [r"\toprule", " & ".join(head) + r" \\", r"\midrule",
-            *(" & ".join(line) + r" \\" for line in body), r"\bottomrule"]  # fmt: skip
-    spec = "l" * len(head)
-    return "\n".join([rf"\begin{{tabular}}{{{spec}}}", *rows, r"\end{tabular}"]) + "\n"
