@@ -125,7 +125,7 @@ def test_shares_are_those_of_quantiles() -> None:
     """Tables of a normal distribution, moved by 5 for two views: shares are its own quantiles."""
     values = np.random.default_rng(0).normal(size=5000)
     table = np.stack([np.quantile(values + shift, LEVELS) for shift in (0.0, 5.0)])
-    limits = Thresholds((1,), table[None])  # as in files of earlier versions
+    limits = Thresholds((1,), table[None, None, None])
     asked = np.quantile(values, 0.05) + np.array([0.0, 5.0])
     shots, views = np.array([1, 9]), np.array([1, 2])
     np.testing.assert_allclose(limits.share_below(asked, shots, views), 0.05, atol=1e-3)

@@ -252,10 +252,6 @@ class Contract(Parameters, ABC):
         """Reasons for one scaled task; by default, every view is left out in turn."""
         return explain_by_leaving_out(batch, lambda part: self.score_batch(part, prepared))
 
-    def renew_parameters(self, parameters: dict[str, Any], version: int) -> dict[str, Any]:
-        """Parameters that a file has of an earlier version of the method, as they are given now."""
-        return parameters
-
     def spell_parameter(self, name: str) -> str:
         """Turn a parameter as written on the command line into the one `set_params` knows."""
         return name
@@ -335,8 +331,6 @@ class Contract(Parameters, ABC):
             columns={**before.columns, **rows.columns},
             kinds={**before.kinds, **rows.kinds},
         )
-        if prepared.scaling.means.keys() != prepared.scaling.shift.keys():
-            merged["means"] = {}  # of an earlier version, which fills with shifts
         return replace(
             prepared,
             scaling=replace(prepared.scaling, **merged),

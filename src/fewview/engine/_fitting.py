@@ -301,8 +301,7 @@ class Fitting(_Learnt, Contract):
         if rows is None or rows.labels is None:
             raise FewviewError(
                 'classes="all" is about base classes and new ones, and what base classes look like '
-                "is not here; call fit_base with labelled base samples (models of earlier versions "
-                "do not have it)"
+                "is not here; call fit_base with labelled base samples"
             )
         task, learnt = usual_task(rows), prepared
         if isinstance(self.base, FittedBase):

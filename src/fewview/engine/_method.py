@@ -782,12 +782,7 @@ def load_model(path: str | PathLike[str], *, device: str = "cpu") -> Method:
         if document["support"] is not None:
             alone = document["prepared"]
             prepared = method.base.prepared if alone is None else reader.prepared(alone)
-            known = method.base.known if document.get("classes") == "all" else None
-            if document.get("classes") == "all" and known is None:
-                raise FewviewError(
-                    "how known classes are told from new ones was written by an earlier version; "
-                    "fit again"
-                )
+            known = method.base.known if document["classes"] == "all" else None
             method._take(reader.data(document["support"]), prepared.to(method.torch_device), known)
         return method
     except FewviewError as error:

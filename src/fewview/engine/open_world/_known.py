@@ -130,9 +130,8 @@ def learn_known(
             "known and new classes cannot be told apart: base classes have too few samples to hold "
             "some out; four classes with 6 samples or more are needed"
         )
-    limits = Thresholds(
-        (MOST_WEIGHT,), np.array([by_views(found, found.own, ~found.new, base.n_views)])
-    )
+    table = by_views(found, found.own, ~found.new, base.n_views)
+    limits = Thresholds((MOST_WEIGHT,), np.array([[[table]]]))
     usual = usual or set_thresholds(settled, base, task)
     fits = np.empty(len(found.new))
     for whole in (False, True):

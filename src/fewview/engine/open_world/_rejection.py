@@ -39,15 +39,10 @@ class Thresholds:
         quantiles: [gaps, shots, ways, views, levels]: the first entry is about supports with gaps
             or as they come, the second, where there is one, about supports that have all views;
             entry w - 1 is about the best of w classes, entry v - 1 about queries with v views.
-            Files of earlier versions have neither gaps nor ways.
     """
 
     shots: tuple[int, ...]
     quantiles: FloatArray
-
-    def __post_init__(self) -> None:
-        if self.quantiles.ndim == 3:
-            object.__setattr__(self, "quantiles", self.quantiles[None, :, None])
 
     def share_below(
         self,
