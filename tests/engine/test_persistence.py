@@ -28,7 +28,6 @@ from fewview.methods.ugda import UGDA
 
 BASE, NOVEL = synthetic_data()
 CHEAP = {
-    "marginal": ":settings=default",
     "ugda": ":n_anchors=3",
     "ptmap+ugda": ":ugda__n_anchors=3",
     "rfs+ugda": ":ugda__n_anchors=3",
@@ -51,7 +50,7 @@ SUPPORT, QUERY = split()
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "a.model"
-    Marginal(settings="default").fit_base(BASE).fit(SUPPORT).save(path)
+    Marginal().fit_base(BASE).fit(SUPPORT).save(path)
     return path
 
 
@@ -86,9 +85,7 @@ def test_a_base_model_waits_for_supports_in_a_new_process(tmp_path: Path) -> Non
     assert np.array_equal(np.load(tmp_path / "found.npy"), wanted)
 
 
-@pytest.mark.parametrize(
-    "method", [Marginal(settings="default"), UGDA(n_anchors=5), Proto()], ids=str
-)
+@pytest.mark.parametrize("method", [Marginal(), UGDA(n_anchors=5), Proto()], ids=str)
 @pytest.mark.parametrize("unlabelled", [False, True])
 def test_models_without_base_classes(method: Method, unlabelled: bool, tmp_path: Path) -> None:
     clf = method.set_params(base=BASE.with_labels(None) if unlabelled else None).fit(SUPPORT)
@@ -103,7 +100,7 @@ def test_base_rows_are_not_in_the_file_unless_asked(tmp_path: Path) -> None:
     marked["colour"][7, 0] = secret = np.float32(1.2345678)
     base = MultiViewData(marked, BASE.labels)
     for rows in (False, True):
-        for method in (Marginal(settings="default"), UGDA(n_anchors=3), Proto()):
+        for method in (Marginal(), UGDA(n_anchors=3), Proto()):
             path = tmp_path / "a.model"
             method.fit_base(base).save(path, base_rows=rows)
             content = path.read_bytes()
@@ -121,18 +118,16 @@ def test_parameters_may_not_change_without_rows(model: Path, tmp_path: Path) -> 
     clf = load_model(model)
     with pytest.raises(FewviewError, match=r"shrinkage=0\.9"):
         clf.set_params(shrinkage=0.9).fit(SUPPORT)
-    Marginal(settings="default").fit_base(BASE).save(tmp_path / "rows.model", base_rows=True)
+    Marginal().fit_base(BASE).save(tmp_path / "rows.model", base_rows=True)
     again = load_model(tmp_path / "rows.model").set_params(shrinkage=0.9).fit(SUPPORT)
-    wanted = (
-        Marginal(shrinkage=0.9, settings="default").fit_base(BASE).fit(SUPPORT).predict_proba(QUERY)
-    )
+    wanted = Marginal(shrinkage=0.9).fit_base(BASE).fit(SUPPORT).predict_proba(QUERY)
     assert np.array_equal(again.predict_proba(QUERY), wanted)
 
 
 def test_thresholds_task_and_labels_come_back(tmp_path: Path) -> None:
     holes = np.ones(BASE.mask.shape, dtype=bool)
     holes[::3, 1] = False
-    clf = Marginal(settings="default").fit_base(BASE.with_mask(holes)).fit(SUPPORT)
+    clf = Marginal().fit_base(BASE.with_mask(holes)).fit(SUPPORT)
     clf.save(tmp_path / "a.model")
     back = load_model(tmp_path / "a.model")
     assert back.base.task == clf.base.task

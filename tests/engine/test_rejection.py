@@ -42,7 +42,7 @@ def world(seed: int, n_classes: int, per_class: int) -> MultiViewData:
 
 
 BASE = world(1, 24, 20)
-METHODS: list[Method] = [Marginal(settings="default"), Proto(), UGDA(n_anchors=3)]
+METHODS: list[Method] = [Marginal(), Proto(), UGDA(n_anchors=3)]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -168,7 +168,7 @@ def test_supports_without_gaps_are_rejected_as_often_as_promised() -> None:
 def test_marginal_compares_with_a_class_never_seen() -> None:
     """By hand: the density of a query given its class's support, over that of any sample."""
     base, novel = synthetic_data()
-    clf = Marginal(settings="default", dtype="float64", rank=None).fit_base(base)
+    clf = Marginal(dtype="float64", rank=None).fit_base(base)
     support, query = novel[::20], novel[1:2]
     clf.fit(support)
     state = clf.prepared_.state

@@ -213,8 +213,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         """Warn where queries look unbalanced to who wants balance, or together say much else."""
         if not self.looks_together or batch.n_query < FEWEST_PER_CLASS * batch.way:
             return  # alone anyway, or too few to tell
-        # With the settings that were chosen, where they are automatic.
-        pull = self.settled(self.prepared_.state).tags.assumes_balance
+        pull = self.tags.assumes_balance
         said = []
         alone = self._scores_alone(batch)
         if alone is None:
@@ -531,7 +530,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             base = self.base.fitted_for(self)
             if base.thresholds is not None:
                 return base.thresholds
-            rows, task, state = base.samples, base.task, base.prepared.state
+            rows, task = base.samples, base.task
             if rows is None or rows.labels is None:
                 raise FewviewError(
                     too_few_classes(len(base.classes))
@@ -547,10 +546,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
                     "base=..., or call fit_base(base) before fit"
                 )
             task = usual_task(rows)
-            fitted = hasattr(self, "prepared_")
-            state = (self.prepared_ if fitted else self.prepare_base(rows, task)).state
         with self._seeded():
-            limits: Thresholds = set_thresholds(self.settled(state), rows, task)
+            limits: Thresholds = set_thresholds(self, rows, task)
         return limits
 
     def explain(self, X: Any, *, alone: bool = False) -> Explanation:
