@@ -23,7 +23,7 @@ help:
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
 	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
-	@echo "make record    record again what is public, and the digits that doctor compares with"
+	@echo "make record    record again what is public"
 	@echo "make check-face  a parameter renamed in a copy: which test fails, and what it says"
 	@echo "make dist      wheel and source archive in dist/; make check-dist tries the wheel elsewhere"
 	@echo "make licences  table of the licences of all dependencies and data"
@@ -51,7 +51,6 @@ test-matrix: install
 	$(BIN)/python release/matrix.py $(MATRIX)
 
 record: install
-	$(BIN)/python release/digits.py
 	$(BIN)/python tests/test_face.py record
 
 check-face: install

@@ -63,7 +63,7 @@ scalings, a choice that favours rivals.
 {splits} class splits of {episodes} tasks: differences of two points are often chance.
 
 Who ran where is at the end of the page. Methods that train networks were not run here, nor
-concat-hgb, which is slow; the [leaderboard](leaderboard.md) has them.
+concat-hgb, which is slow.
 
 Stated values of Marginal were chosen on scene15, cub, newsgroups, movies617 and wikipedia, not on
 the other sets ([more](marginal.md)). Classes of leaves100 are too small for unequal counts, so its

@@ -4,7 +4,7 @@
     python release/artefacts.py check     # an empty environment outside the checkout; minutes
 
 `check` installs the wheel of dist/ into a new environment in a temporary folder and runs the main
-job, one prediction, one report and the installed tests (`fewview doctor --full`) there; what an
+job, one prediction, one report and `fewview doctor` there; what an
 extra gives, first without it, then with `all`; and puts the source archive in the place of the
 wheel: the same files must come out. The transcript is kept in release/results/transcript.txt and
 the contents in release/results/wheel.json; docs/artefacts.md is made from both.
@@ -33,9 +33,9 @@ WHAT = {
     "datasets": "readers and specifications of data sets; class splits; no data (`digits` are read "
     "from scikit-learn)",
     "paper": "the paper's studies; recorded means of ours, no samples",
-    "report": "the page and its templates; the leaderboard's recorded means",
-    "evaluate": "grids, runner, clusters; the frozen suite",
-    "cli": "the command; the digits that `fewview doctor` compares with",
+    "report": "the page and its templates",
+    "evaluate": "grids, runner, clusters",
+    "cli": "the command",
 }
 
 # Written by the check itself: two views of six samples of two classes, three queries, with gaps.
@@ -174,7 +174,7 @@ def _check(folder: Path, told: list[str]) -> int:
     ):
         if f"fewview[{extra}]" not in fewview(line, status=2):
             sys.exit(f"{line} does not name the extra {extra}")
-    fewview("doctor --full")
+    fewview("doctor")
     run([*pip, *constraints, f"{wheel()}[all]"], f"pip install '{wheel().name}[all]'")
     fewview(parquet)
     fewview("data convert support support.h5mu")

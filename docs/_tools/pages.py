@@ -35,11 +35,8 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "evaluation",
     ),
     "Measure": (
-        "leaderboard",
-        "leaderboard-full",
         "other-data",
         "more-answers",
-        "enter-the-benchmark",
         "reproduction",
         "paper-tables",
         "paper-figures",
@@ -52,7 +49,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "large-tables",
     ),
     "Build": ("contributing", "architecture", "add-a-method", "comparison"),
-    "Rely on": ("versions", "stability", "security", "artefacts", "licences", "cite"),
+    "Rely on": ("versions", "security", "artefacts", "licences", "cite"),
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }
 

@@ -63,7 +63,7 @@ def tables(tmp_path: Path) -> list[str]:
     return write_tables(tmp_path / "query", np.tile([8, 9, 10, 11], 6), NAMES, 300, labels=False)
 
 
-FIT = ("fit", "--base", "base", "--method", "marginal:settings=default", "-o", "base.model")
+FIT = ("fit", "--base", "base", "--method", "marginal", "-o", "base.model")
 PREDICT = ("predict", "--model", "base.model", "--support", "support", "--query", "query")
 
 
@@ -399,7 +399,7 @@ def test_mistakes_are_one_message_and_leave_nothing_behind(
 
 
 def test_open_set(invoke: Invoke, tmp_path: Path) -> None:
-    methods = "proto,marginal:settings=default"
+    methods = "proto,marginal"
     code, out, errors = invoke(
         "bench", "digits", "--methods", methods, "--eta", "0,0.5", "--splits", "2",
         "--episodes", "6", "--open-set", "--json", "open.json",
@@ -408,8 +408,8 @@ def test_open_set(invoke: Invoke, tmp_path: Path) -> None:
     assert "precision at recall 0.9" in out
     rows = json.loads((tmp_path / "open.json").read_text())
     assert [(row["method"], row["eta"]) for row in rows] == [
-        ("proto", 0.0), ("marginal:settings=default", 0.0),
-        ("proto", 0.5), ("marginal:settings=default", 0.5),
+        ("proto", 0.0), ("marginal", 0.0),
+        ("proto", 0.5), ("marginal", 0.5),
     ]  # fmt: skip
     for row in rows:
         assert (row["way"], row["n_episodes"]) == (2, 12)  # 4 novel digits: two are unknown

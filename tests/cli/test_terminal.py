@@ -14,13 +14,12 @@ import typer
 
 from fewview.cli._app import app
 from fewview.cli._text import fitting, print_table
-from fewview.cli.doctor import _trials
 
 STORE = Path(__file__).resolve().parents[1] / "frozen" / "store.db"
 BENCH = "bench digits --methods proto,match --eta 0,0.1,0.2,0.3,0.4,0.5 --splits 2 --episodes 2"
 COMMANDS = (
     "methods", "methods marginal", "methods ugda", "data list", "data info digits",
-    "data show TABLES", "data convert TABLES OUT/a.npz", "suite show", "results STORE",
+    "data show TABLES", "data convert TABLES OUT/a.npz", "results STORE",
     "results STORE --compare", "results STORE --level cell", f"{BENCH} --store none",
     "report STORE -o OUT/page.html --no-examples", "fit --base KNOWN --method proto -o OUT/model",
     "predict --data TABLES --new e,f --method proto --explain --html OUT/p.html -o OUT/p.csv",
@@ -87,17 +86,6 @@ def test_nothing_is_wider_than_the_terminal(shown: object, command: str) -> None
     assert [line for line in [*out, *told] if len(line.rstrip()) > 80] == []
     if "--help" in command:
         assert not any("<bool>" in line for line in out)
-
-
-def test_what_is_off_is_not_wider_either(shown: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> str:
-        raise OSError("libgomp.so: " + "cannot open shared object file " * 5)
-
-    monkeypatch.setattr(_trials, "libraries", broken)
-    out, _ = shown("doctor")  # type: ignore[operator]
-    assert max(len(line.rstrip()) for line in out) <= 80
-    (first,) = [k for k, line in enumerate(out) if "OFF: OSError: libgomp.so:" in line]
-    assert out[first + 1].startswith(" " * 16 + "open shared object file")
 
 
 def test_the_answer_comes_last_and_wide_shows_all(shown: object) -> None:

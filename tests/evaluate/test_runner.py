@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from fewview.engine._contract import Contract
-from fewview.episodes import Episodes, EpisodeSampler, TaskSpec
+from fewview.episodes import Episodes, EpisodeSampler
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
@@ -378,11 +378,10 @@ def test_plan_reuses_what_is_prepared() -> None:
 
 
 def test_only_what_shares_its_learning_is_handed_out_together() -> None:
-    """Marginal learns for every rate anew, CPM in every task, COMPLETER once for all rates."""
+    """CPM learns for every rate or in every task anew, COMPLETER once for all rates."""
     shared, anew = (
         ("proto", "completer:train_on=base"),
         (
-            "marginal:settings=auto",
             "cpm",
             "cpm:train_on=base",
         ),
@@ -802,33 +801,6 @@ def test_cells_are_exactly_the_documented_fields() -> None:
         "NOT_IN_KEY",
         "VERSIONS",
     }
-
-
-def test_a_method_that_chooses_its_scaling_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fewview.methods.marginal import Marginal
-    from fewview.methods.marginal._settings import Settings, SettingsChoice
-
-    def choose(
-        self: Marginal, base: MultiViewData, task: TaskSpec, frozen: Any = None
-    ) -> SettingsChoice:
-        scaling = "none" if task.eta else "standard"
-        return SettingsChoice(Settings(scaling=scaling, balance=0.5), 1.0, "chosen by the test")
-
-    monkeypatch.setattr(Marginal, "choose_settings", choose)
-    options = {"methods": "marginal:settings=auto", "splits": 1, "episodes": 6}
-    both = rows_of_grid(make_grid(["digits"], eta="0,0.3", **options))
-    alone = rows_of_grid(make_grid(["digits"], eta="0.3", **options))
-    assert [row["accuracy"] for row in both if row["eta"] == 0.3] == [alone[0]["accuracy"]]
-    # What was chosen is kept with the result; what was given is not a choice.
-    (text,) = alone[0]["chosen"]
-    assert "scaling=none" in text.split(",")
-    assert "balance=0.5" in text.split(",")
-    options["methods"] = "marginal:settings=auto:balance=0.5"
-    assert (
-        "balance" not in rows_of_grid(make_grid(["digits"], eta="0.3", **options))[0]["chosen"][0]
-    )
-    options["methods"] = "marginal:settings=default"
-    assert rows_of_grid(make_grid(["digits"], eta="0.3", **options))[0]["chosen"] == []
 
 
 def rows_of_grid(grid: Grid) -> list[dict[str, Any]]:
