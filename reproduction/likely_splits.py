@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
-from reproduction.run import Part, Study, read_studies
+from fewview import FewviewError
+from reproduction.run import Part, Study, find_study
 
 WEIGHING = ("Proto", "Match")
 PAPER_TASKS = 400
@@ -31,6 +32,7 @@ ALLOWANCES = (0.25, 0.5, 1.0, 2.0)
 SHARE, MOST, MOST_NETWORKS = 0.95, 25, 5
 Array = NDArray[np.float64]
 Key = tuple[str, float]  # row of the paper's table, missing rate
+Printed = Mapping[Key, tuple[float, float]]  # accuracy and standard error
 
 
 @dataclass(frozen=True)
@@ -70,64 +72,52 @@ def covariance(errors: Mapping[Key, float], episodes: int, allowance: float = 0.
     return out
 
 
-def weigh(ours: pd.DataFrame, paper: Mapping[Key, tuple[float, float]], episodes: int) -> Likely:
-    """Weigh class splits, the index of `ours`, whose columns are the keys of `paper`.
-
-    `paper` has accuracy and standard error; only rows of `WEIGHING` are looked at.
-    """
+def weigh(ours: pd.DataFrame, paper: Printed, episodes: int) -> Likely:
+    """Weigh class splits, the index of `ours`, by its columns of `WEIGHING`, keys of `paper`."""
     keys = [key for key in paper if key[0] in WEIGHING]
     ours = ours[keys].dropna()
     gaps = (ours.to_numpy() - [paper[key][0] for key in keys]).T
     errors = {key: paper[key][1] for key in keys}
-    likelihood = logsumexp([_density(gaps, covariance(errors, episodes, a)) for a in ALLOWANCES], 0)
+
+    def density(spread: Array) -> Array:
+        """Gaussian log-densities around zero, up to a constant; one per class split."""
+        out: Array = -0.5 * (gaps * np.linalg.solve(spread, gaps)).sum(axis=0)
+        return out - 0.5 * np.linalg.slogdet(spread)[1]
+
+    likelihood = logsumexp([density(covariance(errors, episodes, a)) for a in ALLOWANCES], 0)
     weights = np.exp(likelihood - logsumexp(likelihood))
     order = np.argsort(-weights, kind="stable")
     best = gaps[:, order[0]]
     distance = float(best @ np.linalg.solve(covariance(errors, episodes), best))
-    splits = ours.index.to_numpy()
-    return Likely({int(splits[k]): float(weights[k]) for k in order}, distance, len(keys))
+    return Likely({int(ours.index[k]): float(weights[k]) for k in order}, distance, len(keys))
 
 
-def _density(gaps: Array, spread: Array) -> Array:
-    """Gaussian log-densities around zero, up to a constant; one per column."""
-    distances = (gaps * np.linalg.solve(spread, gaps)).sum(axis=0)
-    out: Array = -0.5 * (distances + np.linalg.slogdet(spread)[1])
+def recorded(table: str, results: pd.DataFrame, paper: Printed) -> Likely | None:
+    """The weights of a table's class splits by what is recorded of the candidates."""
+    some = results[results["study"] == f"candidates/{table}"]
+    if some.empty:
+        return None
+    ours = some.pivot(index="split", columns=["method", "eta"], values="accuracy")
+    return weigh(ours, paper, int(some["episodes"].iloc[0]))
+
+
+def means(table: str, results: pd.DataFrame, likely: Likely | None) -> dict[Key, float]:
+    """What the rows of a table give on its likely class splits, as far as that is recorded."""
+    every = results[results["study"].isin([f"candidates/{table}", f"likely/{table}"])]
+    out = {}
+    for key, some in every.groupby(["method", "eta"]) if likely else ():
+        mean = likely.mean(dict(zip(some["split"], some["accuracy"], strict=True)))
+        out |= {key: mean} if mean is not None else {}
     return out
 
 
-def means(
-    table: str, results: pd.DataFrame, paper: Mapping[Key, tuple[float, float]]
-) -> tuple[Likely | None, dict[Key, float]]:
-    """The recorded weights of a table's class splits, and what its rows give on the likely ones."""
-    candidates = results[results["study"] == f"candidates/{table}"]
-    if candidates.empty:
-        return None, {}
-    ours = candidates.pivot(index="split", columns=["method", "eta"], values="accuracy")
-    likely = weigh(ours, paper, int(candidates["episodes"].iloc[0]))
-    every = results[results["study"].isin([f"candidates/{table}", f"likely/{table}"])]
-    found = {
-        key: likely.mean(dict(zip(some["split"], some["accuracy"], strict=True)))
-        for key, some in every.groupby(["method", "eta"])
-    }
-    return likely, {key: mean for key, mean in found.items() if mean is not None}
-
-
-def candidate_parts(studies: Mapping[str, Study]) -> list[Part]:
-    """Proto and Match on all candidates."""
-    content = read_studies()["class_splits"]
-    return [
-        replace(part, study=f"candidates/{name}", splits=count, episodes=content["episodes"],
-                methods={row: part.methods[row] for row in WEIGHING})
-        for name, count in content["candidates"].items()
-        for part in studies[name].parts[:1]
-    ]  # fmt: skip
-
-
-def following_parts(study: Study, likely: Likely) -> Iterator[Part]:
+def likely_parts(study: Study, likely: Likely | None) -> Iterator[Part]:
     """The other rows of a table on its likely class splits; networks on fewer of them."""
-    content = read_studies()["class_splits"]
+    if likely is None:
+        raise FewviewError(f"{study.name}: no class split is weighed; run candidates --record")
+    listed = find_study("candidates").options["parts"]
+    few = {item["path"]: item["few"] for item in listed if "few" in item}
     for part, most in zip(study.parts, (MOST, MOST_NETWORKS), strict=True):
         methods = {row: text for row, text in part.methods.items() if row not in WEIGHING}
-        few = content["few_episodes"].get(study.name, part.episodes)
         yield replace(part, study=f"likely/{study.name}", splits=tuple(likely.top)[:most],
-                      methods=methods, episodes=min(part.episodes, few))  # fmt: skip
+                      methods=methods, episodes=min(part.episodes, few.get(study.name, 99)))  # fmt: skip

@@ -35,20 +35,26 @@ def read_results(folder: Path = RESULTS) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def write_results(rows: pd.DataFrame, folder: Path = RESULTS) -> None:
-    """Put new rows in the place of those of the same study and method; other rows stay."""
+def write_results(
+    rows: pd.DataFrame, made: Mapping[str, Mapping[str, Any]], folder: Path = RESULTS
+) -> None:
+    """Put new rows in the place of those of the same study and method; other rows stay.
+
+    `made` has the `runs` and `settings` that the rows name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for dataset, new in rows.groupby("dataset", sort=False):
         path = folder / f"{dataset}.csv"
-        new = new[COLUMNS].assign(
-            **{name: new[name].map(form.format) for name, form in FORMS.items()}
-        )
+        texts = {name: new[name].map(form.format) for name, form in FORMS.items()}
+        new = new[COLUMNS].assign(**texts)
         if path.is_file():
             old = pd.read_csv(path, dtype=str)
             same = set(zip(new["study"], new["method"], strict=True))
             kept = [pair not in same for pair in zip(old["study"], old["method"], strict=True)]
             new = pd.concat([old[kept], new])
         new.sort_values("study", kind="stable").to_csv(path, index=False, lineterminator="\n")
+    for name, entries in made.items():
+        write_json(name, entries, folder)
 
 
 def read_json(name: str, folder: Path = RESULTS) -> dict[str, Any]:
@@ -66,10 +72,11 @@ def write_json(name: str, new: Mapping[str, Any], folder: Path = RESULTS) -> Non
 def origin(results: pd.DataFrame) -> str:
     """Where rows come from: dates, devices, version, and the commits that they came in with."""
     known = read_json("runs")
-    runs = [known[key] for key in results["run"].unique() if key in known]
-    days = sorted({run["date"] for run in runs}) or ["?"]
+    runs = [known[key] for key in results["run"].unique()]
+    days = sorted(run["date"] for run in runs)
     devices = sorted({kind for run in runs for kind in run["device"].split(" and ")})
-    versions, commits = (sorted({read(run) for run in runs}) for read in (
-        lambda run: run["versions"]["fewview"], lambda run: run["commit"]))  # fmt: skip
-    return (f"computed {' to '.join(dict.fromkeys((days[0], days[-1])))} on {' and '.join(devices)} "
-            f"with fewview {', '.join(versions)}, recorded in commit {', '.join(commits)}")  # fmt: skip
+    versions = ", ".join(sorted({run["versions"]["fewview"] for run in runs}))
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    commits = ", ".join(sorted({run["commit"] for run in runs}))
+    told = f"computed {when} on {' and '.join(devices)} with fewview {versions}"
+    return f"{told}, recorded in commit {commits}"

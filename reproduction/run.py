@@ -12,6 +12,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,15 @@ import pandas as pd
 
 from fewview import FewviewError, create, load
 from fewview.datasets import class_split, get_spec, is_present, names
-from fewview.evaluate import Grid, Outcome, Progress, standard_error
+from fewview.evaluate import Grid, Progress, standard_error
 from fewview.evaluate import run as run_grid
 from fewview.samples import largest_rate
-from reproduction.records import COLUMNS, HERE, read_json
+from reproduction.records import COLUMNS, HERE
 
-# How far a recorded row that is computed again may be, in points: rounding differs between kinds of
-# device, and networks start from other random numbers there. Never less than two queries.
-SAME_DEVICE, OTHER_DEVICE, NETWORKS, QUERIES = 0.1, 0.5, 6.0, 2
-SLOWER = 20.0  # times as long as recorded, at most, on another kind of device
+# How far computed rows may be from recorded ones, in points: rounding differs between machines, and
+# networks start from other random numbers on another kind of device. Never less than two queries.
+POINTS, NETWORKS, QUERIES = 0.5, 6.0, 2
+CHEAP = 2.0  # recorded seconds of rows that `check` draws, which may be those of a GPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +45,16 @@ class Part:
     seed: int = 0
     base: tuple[Any, ...] | None = None  # base classes, where they are fewer than all
 
-    def grid(self, device: str = "cpu", data_dir: str | None = None) -> Grid:
+    def grid(self, device: str = "cpu") -> Grid:
         """The same as a benchmark of fewview."""
         base = None
         if self.base is not None:
-            data = load(self.dataset, data_dir)
+            data = load(self.dataset)
             base = data[np.isin(np.asarray(data.labels), self.base)]
         return Grid(
             datasets=(self.dataset,), methods=tuple(self.methods.values()), etas=self.rates,
             splits=self.splits, episodes=self.episodes, seed=self.seed, base=base,
-            scaling="paper", padding="paper", device=device, data_dir=data_dir,
+            scaling="paper", padding="paper", device=device,
         )  # fmt: skip
 
 
@@ -69,55 +70,50 @@ class Study:
     @property
     def title(self) -> str:
         """What it is called, printed number first; tables print one higher than their label."""
-        table = self.options.get("table")
-        number = f"Table {table + 1} [tab:{table}]" if table else f"Fig. {self.name[-1]}"
+        table, number = self.options.get("table"), self.name.replace("figure", "Fig. ")
+        number = f"Table {table + 1} [tab:{table}]" if table else number
         return f"{number}: {self.options['title']}"
 
     def planned(self, quick: bool = False, only: Sequence[str] = ()) -> list[Part]:
         """The parts to run; the quick protocol leaves out networks and Algorithm 1 (`adam`)."""
         if unknown := set(only) - set(self.rows):
             raise FewviewError(f"{self.name} has no row {unknown}; it has {', '.join(self.rows)}")
-        splits, episodes = self.options["quick"] if quick else (10**9, 10**9)
         out = []
         for part in self.parts:
-            methods = {row: text for row, text in part.methods.items()
-                       if (not only or row in only) and not (quick and is_slow(text))}  # fmt: skip
-            if methods and isinstance(part.splits, int):
-                few = {"splits": min(part.splits, splits), "episodes": min(part.episodes, episodes)}
-                out.append(replace(part, methods=methods, **few))
+            methods = {row: text for row, text in part.methods.items() if (not only or row in only)
+                       and not (quick and (is_network(text) or "solver=adam" in text))}  # fmt: skip
+            part = replace(part, methods=methods)
+            if quick and isinstance(part.splits, int):
+                splits, episodes = map(min, self.options["quick"], (part.splits, part.episodes))
+                part = replace(part, splits=splits, episodes=episodes)
+            out += [part] if methods else []
         return out
 
 
-def is_slow(text: str) -> bool:
-    """Whether a method takes seconds to minutes for a task: networks, and Algorithm 1 itself."""
-    return bool(create(text).tags.trained) or "solver=adam" in text
+def is_network(text: str) -> bool:
+    """Whether a method trains networks."""
+    return bool(create(text).tags.trained)
 
 
-def read_studies() -> dict[str, Any]:
-    """`studies.toml` as it stands."""
-    return tomllib.loads((HERE / "studies.toml").read_text(encoding="utf-8"))
-
-
+@cache
 def load_studies() -> dict[str, Study]:
     """All tables and figures by name."""
-    content = read_studies()
+    content = tomllib.loads((HERE / "studies.toml").read_text(encoding="utf-8"))
     out = {}
     for name, own in content["study"].items():
         entry = content["defaults"] | own
         rows = entry.get("methods") or content["rows"] | entry.get("settings", {})
         parts = tuple(_parts(name, entry, rows, content))
-        if "patterns" in entry:
-            rows = {row: text for part in parts for row, text in part.methods.items()}
-        out[name] = Study(name, rows, parts, entry)
+        lines = {row: text for part in parts for row, text in part.methods.items()}
+        out[name] = Study(name, lines if "patterns" in entry else rows, parts, entry)
     return out
 
 
 def find_study(name: str) -> Study:
     """A study by its name."""
-    studies = load_studies()
-    if name not in studies:
-        raise FewviewError(f"no study called {name!r}; use one of {', '.join(studies)}")
-    return studies[name]
+    if name not in load_studies():
+        raise FewviewError(f"no study called {name!r}; use one of {', '.join(load_studies())}")
+    return load_studies()[name]
 
 
 def _parts(
@@ -154,53 +150,43 @@ def _parts(
         yield part(name, entry["dataset"], trained, **networks)
 
 
-# ---------------------------------------------------------------------- computing
-
-
 def run(
-    parts: Sequence[Part],
-    store: str | Path | None,
-    *,
-    device: str = "cpu",
-    jobs: int = 1,
-    data_dir: str | None = None,
+    parts: Sequence[Part], store: str | Path | None, *, device: str = "cpu", jobs: int = 1,
     progress: Progress | None = None,
-) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]:
-    """Compute what the store lacks: rows as they are recorded, their runs and their settings."""
+) -> tuple[pd.DataFrame, dict[str, dict[str, Any]]]:  # fmt: skip
+    """Compute what the store lacks: rows as they are recorded, and what they name as made by."""
     rows: list[list[Any]] = []
-    runs: dict[str, Any] = {}
-    settings: dict[str, Any] = {}
+    made: dict[str, dict[str, Any]] = {"settings": {}, "runs": {}}
+    commit = current_commit()
     for part in parts:
         (progress or Progress()).message(f"{part.study}: {', '.join(part.methods)}")
-        outcome = run_grid(part.grid(device, data_dir), store, jobs=jobs, progress=progress)
+        outcome = run_grid(part.grid(device), store, jobs=jobs, progress=progress)
         if outcome.failures:
             cell, why = outcome.failures[0]
             raise FewviewError(f"{len(outcome.failures)} failed, first {cell.describe()}: {why}")
-        rows += _rows(part, outcome, runs, settings)
-    return pd.DataFrame(rows, columns=[*COLUMNS, "dataset"]), runs, settings
-
-
-def _rows(
-    part: Part, outcome: Outcome, runs: dict[str, Any], settings: dict[str, Any]
-) -> Iterator[list[Any]]:
-    """The rows of one part; what made them is added to `runs` and `settings`."""
-    labels = {text: row for row, text in part.methods.items()}
-    commit = current_commit()
-    for cell in outcome.cells:
-        result = outcome.results[cell.hash]
-        accuracy = result.metrics.accuracy
-        made = {"method": cell.method, "version": cell.method_version,
-                "parameters": cell.parameters}  # fmt: skip
-        ran = {"commit": commit, "date": result.created[:10], "device": cell.device,
-               "versions": json.loads(result.versions)}  # fmt: skip
-        short = [hashlib.sha256(json.dumps(x, sort_keys=True).encode()).hexdigest()[:6]
-                 for x in (made, ran)]  # fmt: skip
-        settings[short[0]], runs[short[1]] = made, ran
-        whole = [outcome.results[other.hash].metrics.accuracy for other in outcome.cells
-                 if (other.method, other.eta) == (cell.method, cell.eta)]  # fmt: skip
-        yield [part.study, labels[cell.method], cell.eta, cell.seed, cell.split, cell.n_episodes,
-               100 * float(accuracy.mean()), 100 * standard_error(np.concatenate(whole)),
-               result.seconds + result.seconds_base, *short, cell.dataset]  # fmt: skip
+        labels = {text: row for row, text in part.methods.items()}
+        whole: dict[Any, list[Any]] = {}
+        for cell in outcome.cells:
+            accuracy = outcome.results[cell.hash].metrics.accuracy
+            whole.setdefault((cell.method, cell.eta), []).append(accuracy)
+        for cell in outcome.cells:
+            result = outcome.results[cell.hash]
+            error = standard_error(np.concatenate(whole[cell.method, cell.eta]))
+            about = {
+                "settings": {"method": cell.method, "version": cell.method_version,
+                             "parameters": cell.parameters},
+                "runs": {"commit": commit, "date": result.created[:10], "device": cell.device,
+                         "versions": json.loads(result.versions)},
+            }  # fmt: skip
+            texts = [json.dumps(one, sort_keys=True).encode() for one in about.values()]
+            short = [hashlib.sha256(text).hexdigest()[:6] for text in texts]
+            for name, key in zip(about, short, strict=True):
+                made[name][key] = about[name]
+            mean, seconds = float(result.metrics.accuracy.mean()), result.seconds
+            rows.append([part.study, labels[cell.method], cell.eta, cell.seed, cell.split,
+                         cell.n_episodes, 100 * mean, 100 * error, seconds + result.seconds_base,
+                         *short, cell.dataset])  # fmt: skip
+    return pd.DataFrame(rows, columns=[*COLUMNS, "dataset"]), made
 
 
 def current_commit() -> str:
@@ -210,43 +196,43 @@ def current_commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def check(
-    results: pd.DataFrame,
-    count: int,
-    *,
-    seed: int = 0,
-    seconds: float = 30.0,
-    device: str = "cpu",
-    data_dir: str | None = None,
-    progress: Progress | None = None,
-) -> pd.DataFrame:
-    """Compute some recorded rows again, without a store; column `agrees` says which are the same.
+def beside_record(rows: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
+    """Computed rows beside the recorded ones of the same class splits, mean over these.
 
-    Drawn are rows whose data are here and that take no longer than `seconds`, as far as is known.
+    With fewer tasks than recorded they may differ by three standard errors of what is left out.
     """
+    keys = ["study", "method", "eta"]
+    both = rows.merge(results, on=[*keys, "seed", "split", "dataset"], suffixes=("", "_old"))
+    lines = []
+    for key, some in both.groupby(keys, sort=False):
+        now, old, first = some["accuracy"].mean(), some["accuracy_old"].mean(), some.iloc[0]
+        text = find_study(key[0].removeprefix("likely/").partition("/")[0]).rows[key[1]]
+        left = 1 - min(1.0, first["episodes"] / first["episodes_old"])
+        query = 100 / (some["episodes"].sum() * get_spec(first["dataset"]).queries)
+        points = max(POINTS * (NETWORKS if is_network(text) else 1), QUERIES * query)
+        allowed = points + 3 * np.sqrt(left) * first["standard_error"]
+        agrees = "yes" if abs(now - old) <= allowed else "no"
+        lines.append([*key, len(some), now, old, now - old, allowed, agrees])
+    columns = [*keys, "splits", "now", "recorded", "difference", "tolerance", "agrees"]
+    return pd.DataFrame(lines, columns=columns, dtype=object)
+
+
+def check(
+    results: pd.DataFrame, count: int, *, seed: int = 0, device: str = "cpu",
+    progress: Progress | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """Compute some cheap recorded rows whose data are here again, without a store."""
     parts = {(part.study, row, part.seed): part for study in load_studies().values()
              for part in study.parts for row in part.methods}  # fmt: skip
-    kinds = {key: ran["device"] for key, ran in read_json("runs").items()}
-    results = results.assign(same=results["run"].map(kinds) == device)
-    here = [is_present(name, data_dir) for name in results["dataset"]]
-    quick = results["seconds"] * np.where(results["same"], 1.0, SLOWER) <= seconds
-    usable = results[here & quick]
+    usable = results[[is_present(name) for name in results["dataset"]]]
+    usable = usable[usable["seconds"] <= CHEAP]
     drawn = random.Random(seed).sample(range(len(usable)), min(count, len(usable)))
     lines = []
     for place in (progress or Progress()).track(drawn, "recorded rows computed again"):
         row = usable.iloc[place]
-        # Candidates and likely splits have the rows of a table on other class splits.
-        path = row.study.removeprefix("likely/").removeprefix("candidates/")
-        part = parts[path, row.method, row.seed]
-        text, spec = part.methods[row.method], get_spec(row.dataset)
-        part = replace(part, methods={row.method: text}, rates=(float(row.eta),),
-                       splits=(int(row.split),), episodes=int(row.episodes))  # fmt: skip
-        now = float(run([part], None, device=device, data_dir=data_dir)[0]["accuracy"].iloc[0])
-        allowed = SAME_DEVICE if row.same else OTHER_DEVICE
-        allowed *= NETWORKS if create(text).tags.trained else 1.0
-        allowed = max(allowed, 100 * QUERIES / (spec.way * spec.queries * part.episodes))
-        gap = now - row.accuracy
-        lines.append({"study": row.study, "method": row.method, "eta": row.eta, "split": row.split,
-                      "recorded": row.accuracy, "now": now, "difference": gap, "tolerance": allowed,
-                      "agrees": "yes" if abs(gap) <= allowed + 1e-4 else "no"})  # fmt: skip
-    return pd.DataFrame(lines)
+        part = parts[row.study.removeprefix("likely/"), row.method, row.seed]
+        part = replace(part, study=row.study, methods={row.method: part.methods[row.method]},
+                       rates=(float(row.eta),), splits=(int(row.split),),
+                       episodes=int(row.episodes))  # fmt: skip
+        lines.append(beside_record(run([part], None, device=device)[0], results))
+    return pd.concat(lines, ignore_index=True)

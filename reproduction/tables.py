@@ -10,21 +10,21 @@ import pandas as pd
 
 from fewview.datasets import get_spec, names
 from fewview.samples import largest_rate
-from reproduction.likely_splits import Key, means
+from reproduction.likely_splits import Key, means, recorded
 from reproduction.run import Study
 
-NEVER = "unreachable"  # every sample keeps at least one view
-ABSENT = "not available"
+NEVER, ABSENT = "unreachable", "not available"
 FORMATS = ("text", "markdown", "csv", "latex")
+COLUMNS = ["dataset", "method", "eta", "ours", "se", "likely", "paper", "paper_se", "difference",
+           "low", "high", "inside", "splits", "episodes"]  # fmt: skip
 
 
 def printed_in(
     paper: pd.DataFrame, study: Study, place: str = ""
 ) -> dict[Key, tuple[float, float]]:
     """Accuracy and standard error that the paper prints: row and rate -> number."""
-    some = paper[paper["table"] == study.options["table"]]
-    if place:
-        some = some[some["dataset"].str.lower() == place]
+    some = paper[paper["table"] == study.options.get("table")]
+    some = some[some["dataset"].str.lower() == place] if place else some
     return {(row.method, row.eta): (row.acc, row.se) for row in some.itertuples()}
 
 
@@ -35,80 +35,62 @@ def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd
     splits; a bound that is equal to two decimals is inside. A set with one class split has none.
     """
     rows: list[dict[str, Any]] = []
-    sets = {part.study: part.dataset for part in study.parts}
-    for path, dataset in sets.items():
+    for path, dataset in {part.study: part.dataset for part in study.parts}.items():
         printed = printed_in(paper, study, path.partition("/")[2])
-        known = dataset in names()
-        fixed, highest = False, 1.0
-        if known:
-            fixed, highest = get_spec(dataset).fixed_split, largest_rate(get_spec(dataset).n_views)
-        ours = {
-            key: some for key, some in results[results["study"] == path].groupby(["method", "eta"])
-        }
-        _, likely = means(study.name, results, printed)
-        for method in study.rows:
-            for eta in study.options["rates"]:
-                row: dict[str, Any] = {"dataset": dataset, "method": method, "eta": eta}
-                row["ours"] = ABSENT if eta <= highest + 1e-9 else NEVER
-                some = ours.get((method, eta))
-                if some is not None:
-                    accuracies = [*some["accuracy"]]
-                    row["ours"] = round(fmean(accuracies), 4)  # as many digits as are recorded
-                    row |= {"se": some["standard_error"].iloc[0], "splits": 1 if fixed else len(some),
-                            "episodes": int(some["episodes"].sum())}  # fmt: skip
-                    if row["splits"] > 1:
-                        row |= {"low": min(accuracies), "high": max(accuracies)}
-                row["likely"] = likely.get((method, eta))
-                if (method, eta) in printed:
-                    row["paper"], row["paper_se"] = printed[method, eta]
-                    if some is not None:
-                        row["difference"] = row["ours"] - row["paper"]
-                    if "low" in row:
-                        inside = round(row["low"], 2) <= row["paper"] <= round(row["high"], 2)
-                        row["inside"] = "yes" if inside else "no"
-                rows.append(row)
-    columns = ["dataset", "method", "eta", "ours", "se", "likely", "paper", "paper_se", "difference",
-               "low", "high", "inside", "splits", "episodes"]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns, dtype=object)
+        spec = get_spec(dataset) if dataset in names() else None
+        highest = largest_rate(spec.n_views) if spec else 1.0
+        ours = dict(list(results[results["study"] == path].groupby(["method", "eta"])))
+        likely = means(study.name, results, recorded(study.name, results, printed))
+        for key in [(method, eta) for method in study.rows for eta in study.options["rates"]]:
+            row: dict[str, Any] = {"dataset": dataset, "method": key[0], "eta": key[1],
+                                   "ours": ABSENT if key[1] <= highest + 1e-9 else NEVER,
+                                   "likely": likely.get(key)}  # fmt: skip
+            if key in printed:
+                row["paper"], row["paper_se"] = printed[key]
+            if key in ours:
+                found = [*ours[key]["accuracy"]]
+                row["ours"] = round(fmean(found), 4)  # as many digits as are recorded
+                row["se"] = ours[key]["standard_error"].iloc[0]
+                row["splits"] = 1 if spec and spec.fixed_split else len(found)
+                row["episodes"] = int(ours[key]["episodes"].sum())
+                if "paper" in row:
+                    row["difference"] = row["ours"] - row["paper"]
+                if row["splits"] > 1:
+                    row["low"], row["high"] = min(found), max(found)
+                if "paper" in row and "low" in row:
+                    inside = round(row["low"], 2) <= row["paper"] <= round(row["high"], 2)
+                    row["inside"] = "yes" if inside else "no"
+            rows.append(row)
+    return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
 def summarise(table: pd.DataFrame) -> str:
     """How many of the paper's numbers are inside our range, and how far ours are on average."""
-    gaps = [abs(gap) for gap in table["difference"].dropna()]
-    if not gaps:
+    gaps = table["difference"].dropna().abs()
+    if gaps.empty:
         return "nothing to compare"
     judged = table["inside"].dropna()
-    mean = f"mean absolute difference {sum(gaps) / len(gaps):.2f} points over {len(gaps)} cells"
-    if judged.empty:
-        return f"one class split, so there is no range over class splits; {mean}"
-    return (
+    inside = "one class split, so there is no range over class splits" if judged.empty else (
         f"the paper's number lies inside our range over class splits in {(judged == 'yes').sum()} "
-        f"of {len(judged)} cells; {mean}"
-    )
+        f"of {len(judged)} cells")  # fmt: skip
+    return f"{inside}; mean absolute difference {gaps.mean():.2f} points over {len(gaps)} cells"
 
 
-def notes(study: Study, table: pd.DataFrame) -> list[str]:
+def notes(table: pd.DataFrame) -> list[str]:
     """What a reader of a table has to know."""
     out = []
-    for dataset in table["dataset"].unique():
-        spec = get_spec(dataset) if dataset in names() else None
-        words = {"stand-in": f"runs on the stand-in {dataset}, whose digits are not the paper's",
-                 "recomputed": f"features of {dataset} were computed again by others"}  # fmt: skip
-        if spec is not None and spec.relation in words and study.name != "ablation":
-            out.append(f"{words[spec.relation]} ({spec.note})")
-        if spec is not None and (table["ours"] == ABSENT).all():
-            out.append(f"data set {dataset!r} is not given away. {spec.how_to_get}")
-    if "CPM-GAN" in study.rows:
-        out.append("CPM-GAN equals CPM: gaps are filled as the paper says, so no view lacks and its "
-                   "discriminators have nothing to judge")  # fmt: skip
+    for spec in (get_spec(name) for name in table["dataset"].unique() if name in names()):
+        if spec.relation != "same":
+            out.append(f"{spec.name} ({spec.relation}): {spec.note}")
+        if (table["ours"] == ABSENT).all():
+            out.append(f"data set {spec.name!r} is not given away. {spec.how_to_get}")
+    if (table["method"] == "CPM-GAN").any() and (table["difference"].notna()).any():
+        out.append("CPM-GAN equals CPM: with gaps filled as the paper says, no view lacks")
     if (table["ours"] == NEVER).any():
         out.append(
             "unreachable: every sample keeps a view, so with two views the rate is at most 0.5"
         )
     return out
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def entry(value: Any, column: str = "") -> str:
@@ -119,8 +101,7 @@ def entry(value: Any, column: str = "") -> str:
         return str(value)
     if column == "difference":
         return f"{value:+.2f}"
-    short = column == "eta" or 0 < abs(value) < 0.005
-    return f"{value:.3g}" if short else f"{value:.2f}"
+    return f"{value:.3g}" if column == "eta" or 0 < abs(value) < 0.005 else f"{value:.2f}"
 
 
 def written(table: pd.DataFrame, form: str = "text") -> str:
@@ -129,13 +110,13 @@ def written(table: pd.DataFrame, form: str = "text") -> str:
     if form == "csv":
         return str(texts.to_csv(index=False, lineterminator="\n"))
     if form == "latex":
-        return str(texts.style.hide(axis="index").to_latex(hrules=True))
+        escaped = texts.rename(columns=lambda name: name.replace("_", r"\_"))
+        return str(escaped.style.format(escape="latex").hide(axis="index").to_latex(hrules=True))
     lines = [list(texts.columns), *texts.to_numpy().tolist()]
     if form == "markdown":
         return markdown(lines[0], lines[1:])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-    return "\n".join(padded) + "\n"
+    return "".join("  ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
