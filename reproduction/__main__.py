@@ -12,9 +12,8 @@ import pandas as pd
 
 from fewview import FewviewError
 from fewview.evaluate import PlainProgress
-from reproduction import claims, figures, page, records, tables
-from reproduction import run as running
-from reproduction.likely_splits import likely_parts, recorded
+from reproduction import claims, figures, page, records, run, tables
+from reproduction.likely_splits import likely_parts, weighed
 
 HELP = """examples:
   python -m reproduction show cub             a table: ours beside the paper's, from records
@@ -27,45 +26,48 @@ HELP = """examples:
 studies: tables cub, handwritten, caltech102, scene15, animal, orl, tieredimagenet, birds, ablation;
 figure3 to figure7; candidates (class splits that the paper may have used); likely/cub and others
 (the rows of a table on the likely class splits)"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    shape: Any = {"epilog": HELP, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    out = argparse.ArgumentParser("python -m reproduction", description=__doc__, **shape)
-    commands = out.add_subparsers(dest="command", required=True, metavar="run|show|claims|page")
-
-    def add(name: str, text: str) -> Any:
-        return commands.add_parser(name, help=text, description=text, **shape).add_argument
-
-    option = add("run", "Compute studies; what is in the store is not computed again.")
-    option("names", nargs="*", metavar="STUDY", help="what to compute, see below")
-    option("--quick", action="store_true", help="few class splits and tasks, no networks")
-    option("--only", default="", metavar="ROWS", help="some rows, for instance UGDA,Proto")
-    option("--check", type=int, default=0, metavar="N", help="compute N recorded rows again")
-    option("--seed", type=int, default=0, help="of the rows that --check draws")
-    option("--record", action="store_true", help="put the rows into the records")
-    option("--store", default="reproduction.sqlite", help="file of results (%(default)s)")
-    option("--device", default="cpu", help="cpu, cuda or auto")
-    option("--jobs", type=int, default=1, help="number of processes")
-    option("--output", metavar="FILE", help="draw a figure of single tasks: .pdf, .svg, .png")
-    option = add("show", "Show a table or figure from the records.")
-    option("name", metavar="STUDY", help="what to show, see below")
-    option("--format", choices=tables.FORMATS, default="text", help="(%(default)s)")
-    option("--output", metavar="FILE", help="draw a figure: .pdf, .svg, .png")
-    option = add("claims", "Judge what the paper says by the records.")
-    option("--format", choices=tables.FORMATS, default="text", help="(%(default)s)")
-    option = add("page", "Write docs/reproduction.md from the records.")
-    option("--check", action="store_true", help="only say whether it is up to date")
-    return out
+# Command -> what it does, and its options: (names, help, more).
+COMMANDS: dict[str, tuple[str, list[tuple[str, str, dict[str, Any]]]]] = {
+    "run": ("Compute studies; what is in the store is not computed again.", [
+        ("names", "studies, see below", {"nargs": "*"}),
+        ("--quick", "few class splits and tasks, no networks", {"action": "store_true"}),
+        ("--only", "some rows, for instance UGDA,Proto", {"default": ""}),
+        ("--check", "compute so many recorded rows again", {"type": int, "default": 0}),
+        ("--seed", "of the rows that --check draws", {"type": int, "default": 0}),
+        ("--record", "put the rows into the records", {"action": "store_true"}),
+        ("--store", "file of results (%(default)s)", {"default": "reproduction.sqlite"}),
+        ("--device", "cpu (default), cuda or auto", {"default": "cpu"}),
+        ("--jobs", "number of processes", {"type": int, "default": 1}),
+        ("--output", "file to draw figure 3, 4 or 6 into: .pdf, .svg, .png", {}),
+    ]),
+    "show": ("Show a table or figure from the records.", [
+        ("name", "a study, see below", {}),
+        ("--format", "text by default", {"choices": tables.FORMATS, "default": "text"}),
+        ("--output", "file to draw figure 4, 5 or 7 into: .pdf, .svg, .png", {}),
+    ]),
+    "claims": ("Judge what the paper says by the records.", [
+        ("--format", "text by default", {"choices": tables.FORMATS, "default": "text"}),
+    ]),
+    "page": ("Write docs/reproduction.md from the records.", [
+        ("--check", "only say whether it is up to date", {"action": "store_true"}),
+    ]),
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 done, 1 something differs, 2 wrong input, 130 stopped."""
-    options = parser().parse_args(arguments)
-    commands = {"run": _run, "show": _show, "claims": _claims, "page": _page}
+    shape: Any = {"epilog": HELP, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = argparse.ArgumentParser("python -m reproduction", description=__doc__, **shape)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run|show|claims|page")
+    for name, (text, options) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text, **shape)
+        for option, words, more in options:
+            command.add_argument(option, help=words, **more)
+    chosen = parser.parse_args(arguments)
     try:
-        return commands[options.command](options)
+        return {"run": _run, "show": _show, "claims": _claims, "page": _page}[chosen.command](
+            chosen
+        )
     except FewviewError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -76,16 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Compute studies, and say whether they agree with the records."""
-    progress, results = PlainProgress(), records.read_results()
-    if not options.check and not options.names or options.record and options.quick:
+    progress, agree = PlainProgress(), True
+    if not (options.check or options.names) or (options.record and options.quick):
         raise FewviewError(
             "give a study or --check N, and --record without --quick; see run --help"
         )
-    agree = []
-    for table in _compared(options, results, progress):
+    for table in _compared(options, records.read_results(), progress):
         print(tables.written(table))
-        agree.append((table["agrees"] == "yes").all())
-    return int(not all(agree))
+        agree &= bool((table["agrees"] == "yes").all())
+    return int(not agree)
 
 
 def _compared(
@@ -93,38 +94,31 @@ def _compared(
 ) -> Iterator[pd.DataFrame]:
     """Everything that is asked for, computed and set beside the records."""
     if options.check:
-        yield running.check(results, options.check, seed=options.seed, device=options.device,
-                            progress=progress)  # fmt: skip
+        yield run.check(results, options.check, options.seed, options.device, progress)
     for name in options.names:
-        study = running.find_study(name.removeprefix("likely/"))
+        study = run.find_study(name.removeprefix("likely/"))
         if name in figures.SINGLE and not options.quick:
-            _single(study, options, progress)
+            made, figure = figures.compute(study, progress)
+            print(tables.written(pd.DataFrame(made["rows"], dtype=object)))
+            if options.output:
+                figure.savefig(options.output)
+            if options.record:
+                now = {"commit": run.current_commit(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+                records.write_json("tasks", {name: now | made})
         parts = study.planned(options.quick, [row for row in options.only.split(",") if row])
         if name.startswith("likely/"):
             printed = tables.printed_in(records.read_paper(), study)
-            parts = list(likely_parts(study, recorded(study.name, results, printed)))
+            parts = list(likely_parts(study, weighed(study.name, results, printed)[0]))
         if parts:
-            rows, made = running.run(parts, options.store, device=options.device,
-                                     jobs=options.jobs, progress=progress)  # fmt: skip
+            rows, by = run.run(parts, options.store, options.device, options.jobs, progress)
             if options.record:
-                records.write_results(rows, made)
-            yield running.beside_record(rows, results)
-
-
-def _single(study: running.Study, options: argparse.Namespace, progress: PlainProgress) -> None:
-    """Compute what a figure shows of single tasks."""
-    found, figure = figures.compute(study, progress)
-    print(tables.written(pd.DataFrame(found["rows"], dtype=object)))
-    if options.output:
-        figure.savefig(options.output)
-    if options.record:
-        made = {"commit": running.current_commit(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
-        records.write_json("tasks", {study.name: made | found})
+                records.write_results(rows, by)
+            yield run.beside_record(rows, results)
 
 
 def _show(options: argparse.Namespace) -> int:
     """Print what is recorded of a study, or draw it."""
-    study, results = running.find_study(options.name), records.read_results()
+    study, results = run.find_study(options.name), records.read_results()
     some = results[results["study"].str.partition("/")[0] == study.name]
     told = [study.title, *([records.origin(some)] if len(some) else [])]
     kept = records.read_json("tasks").get(study.name, {})

@@ -134,23 +134,13 @@ def judge(cases: Iterable[tuple[Case, Array]], share: float = 1.0) -> Judgement:
     # That a number is typical is no test.
     typical = any(case.digits for case, *_ in there) and not p_yes
     p = p_no if verdict == FAILS or typical else min(p_yes, p_no)
-    wrong = holm(contrary) <= LEVEL
-    against = (case.label for (case, *_), here in zip(there, wrong, strict=True) if here)
+    against = (case.label for case, _, p_case in there if p_case * len(there) <= LEVEL)
     return Judgement(verdict, p, tuple(against))
 
 
 def at_least(p_values: Array, count: int) -> float:
     """The p-value of `count` or more of several effects being real (Benjamini and Heller 2008)."""
     return min(1.0, float((len(p_values) - count + 1) * np.sort(p_values)[count - 1]))
-
-
-def holm(p_values: Array) -> Array:
-    """Adjust p-values for many tests by Holm's step-down method."""
-    places = np.argsort(p_values, kind="stable")
-    out = np.empty(len(places))
-    factors = np.arange(len(places), 0, -1)
-    out[places] = np.minimum(np.maximum.accumulate(p_values[places] * factors), 1.0)
-    return out
 
 
 class Claim(NamedTuple):
@@ -188,15 +178,16 @@ def load_claims() -> list[Claim]:
 
 def _cases(item: Mapping[str, Any], lists: Mapping[str, Sequence[str]]) -> Iterator[Case]:
     """The cases of one entry, one for every choice of the words in braces."""
-    words = {key: value for key, value in item.items() if key not in ("of", "loses", "share")}
+    words = {key: item[key] for key in item if key not in ("of", "loses", "share", "numbers")}
     loses = "{0}@low - {0}@high - {1}@low + {1}@high"
     text = item["of"] if "of" in item else loses.format(*item["loses"])
-    kind: Any = near if "near" in words else number if "number" in words else order
+    kind: Any = near if "near" in words else number if "numbers" in item else order
     holes = list(dict.fromkeys(re.findall(r"{(\w+)}", text)))
-    for chosen in product(*(lists[hole] for hole in holes)):
+    for place, chosen in enumerate(product(*(lists[hole] for hole in holes))):
         filled = text.format(**dict(zip(holes, chosen, strict=True)))
         terms = tuple(re.findall(r"\s*([+-]?)\s*(.+?)@(\S+)", filled))
-        yield Case(terms, partial(kind, **words), kind is number)
+        told = {"number": item["numbers"][place]} if kind is number else {}
+        yield Case(terms, partial(kind, **told, **words), kind is number)
 
 
 def our_evidence(results: pd.DataFrame, losses: Mapping[str, Any] | None = None) -> Evidence:

@@ -92,23 +92,19 @@ def weigh(ours: pd.DataFrame, paper: Printed, episodes: int) -> Likely:
     return Likely({int(ours.index[k]): float(weights[k]) for k in order}, distance, len(keys))
 
 
-def recorded(table: str, results: pd.DataFrame, paper: Printed) -> Likely | None:
-    """The weights of a table's class splits by what is recorded of the candidates."""
+def weighed(
+    table: str, results: pd.DataFrame, paper: Printed
+) -> tuple[Likely | None, dict[Key, float]]:
+    """The recorded weights of a table's class splits, and what its rows give on the likely ones."""
     some = results[results["study"] == f"candidates/{table}"]
     if some.empty:
-        return None
+        return None, {}
     ours = some.pivot(index="split", columns=["method", "eta"], values="accuracy")
-    return weigh(ours, paper, int(some["episodes"].iloc[0]))
-
-
-def means(table: str, results: pd.DataFrame, likely: Likely | None) -> dict[Key, float]:
-    """What the rows of a table give on its likely class splits, as far as that is recorded."""
-    every = results[results["study"].isin([f"candidates/{table}", f"likely/{table}"])]
-    out = {}
-    for key, some in every.groupby(["method", "eta"]) if likely else ():
-        mean = likely.mean(dict(zip(some["split"], some["accuracy"], strict=True)))
-        out |= {key: mean} if mean is not None else {}
-    return out
+    likely = weigh(ours, paper, int(some["episodes"].iloc[0]))
+    every = pd.concat([some, results[results["study"] == f"likely/{table}"]])
+    found = {key: likely.mean(dict(zip(rows["split"], rows["accuracy"], strict=True)))
+             for key, rows in every.groupby(["method", "eta"])}  # fmt: skip
+    return likely, {key: mean for key, mean in found.items() if mean is not None}
 
 
 def likely_parts(study: Study, likely: Likely | None) -> Iterator[Part]:
@@ -119,5 +115,10 @@ def likely_parts(study: Study, likely: Likely | None) -> Iterator[Part]:
     few = {item["path"]: item["few"] for item in listed if "few" in item}
     for part, most in zip(study.parts, (MOST, MOST_NETWORKS), strict=True):
         methods = {row: text for row, text in part.methods.items() if row not in WEIGHING}
-        yield replace(part, study=f"likely/{study.name}", splits=tuple(likely.top)[:most],
-                      methods=methods, episodes=min(part.episodes, few.get(study.name, 99)))  # fmt: skip
+        yield replace(
+            part,
+            study=f"likely/{study.name}",
+            splits=tuple(likely.top)[:most],
+            episodes=min(part.episodes, few.get(study.name, 99)),
+            methods=methods,
+        )

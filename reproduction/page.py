@@ -8,7 +8,7 @@ import jinja2
 import pandas as pd
 
 from reproduction.claims import counts, recorded_verdicts, summary
-from reproduction.likely_splits import means, recorded
+from reproduction.likely_splits import weighed
 from reproduction.records import HERE, origin, read_json, read_paper, read_results
 from reproduction.run import load_studies
 from reproduction.tables import beside_paper, entry, notes, printed_in, summarise
@@ -20,33 +20,31 @@ EXACT = ("cub", "handwritten", "scene15")  # the paper's own arrays
 
 def build() -> str:
     """The whole page."""
-    results, paper = read_results(), read_paper()
+    results, paper, found = read_results(), read_paper(), recorded_verdicts()
     studies = {name: study for name, study in load_studies().items() if "table" in study.options}
     tables = {name: beside_paper(results, paper, study) for name, study in studies.items()}
     splits = []
     for name in SETS:
         printed = printed_in(paper, studies[name])
-        likely = recorded(name, results, printed)
-        found = means(name, results, likely)
-        gaps = [mean - printed[key][0] for key, mean in found.items() if "UGDA" in key[0]]
+        likely, means = weighed(name, results, printed)
+        gaps = [mean - printed[key][0] for key, mean in means.items() if "UGDA" in key[0]]
         usual = tables[name][tables[name]["method"].str.contains("UGDA")]["difference"]
         splits.append((name, likely, usual.mean(), sum(gaps) / len(gaps)))
-    found = recorded_verdicts()
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True,
-                                     lstrip_blocks=True, keep_trailing_newline=True)  # fmt: skip
-    environment.filters |= {"cell": _cell, "text": entry}
-    return environment.from_string((HERE / "page.md.j2").read_text(encoding="utf-8")).render(
+
+    def column(row: str, names: tuple[str, ...], what: str) -> list[pd.Series]:
+        some = (tables[name] for name in names)
+        return [t[(t["method"] == row) | (row == "all rows")][what].dropna() for t in some]
+
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True,
+                                  lstrip_blocks=True, keep_trailing_newline=True)  # fmt: skip
+    template.filters |= {"cell": _cell}
+    return template.from_string((HERE / "page.md.j2").read_text(encoding="utf-8")).render(
         summary=summary(), claims=found.to_dict("records"), apart=counts(found, stand_in=True),
-        origin=origin(results), tasks=read_json("tasks"), studies=studies, tables=tables, sets=SETS,
-        splits=splits, gaps=lambda row: [_of(tables[name], row)["difference"].mean() for name in SETS],
-        inside=lambda row: pd.concat([_of(tables[name], row)["inside"].dropna() for name in EXACT]),
-        notes=notes, summarise=summarise,
+        origin=origin(results), tasks=read_json("tasks"), studies=studies, tables=tables,
+        splits=splits, gaps=lambda row: [gap.mean() for gap in column(row, SETS, "difference")],
+        inside=lambda row: pd.concat(column(row, EXACT, "inside")), notes=notes,
+        summarise=summarise,
     )  # fmt: skip
-
-
-def _of(table: pd.DataFrame, row: str) -> pd.DataFrame:
-    """One row of a table, or all."""
-    return table[(table["method"] == row) | (row == "all rows")]
 
 
 def _cell(row: Any) -> str:

@@ -102,7 +102,8 @@ def load_studies() -> dict[str, Study]:
     out = {}
     for name, own in content["study"].items():
         entry = content["defaults"] | own
-        rows = entry.get("methods") or content["rows"] | entry.get("settings", {})
+        rows = entry.get("methods") or {row: text.format(**entry) for row, text in
+                                        (content["rows"] | entry.get("settings", {})).items()}  # fmt: skip
         parts = tuple(_parts(name, entry, rows, content))
         lines = {row: text for part in parts for row, text in part.methods.items()}
         out[name] = Study(name, lines if "patterns" in entry else rows, parts, entry)
@@ -151,7 +152,7 @@ def _parts(
 
 
 def run(
-    parts: Sequence[Part], store: str | Path | None, *, device: str = "cpu", jobs: int = 1,
+    parts: Sequence[Part], store: str | Path | None, device: str = "cpu", jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[pd.DataFrame, dict[str, dict[str, Any]]]:  # fmt: skip
     """Compute what the store lacks: rows as they are recorded, and what they name as made by."""
@@ -218,7 +219,7 @@ def beside_record(rows: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
 
 
 def check(
-    results: pd.DataFrame, count: int, *, seed: int = 0, device: str = "cpu",
+    results: pd.DataFrame, count: int, seed: int = 0, device: str = "cpu",
     progress: Progress | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Compute some cheap recorded rows whose data are here again, without a store."""
@@ -234,5 +235,5 @@ def check(
         part = replace(part, study=row.study, methods={row.method: part.methods[row.method]},
                        rates=(float(row.eta),), splits=(int(row.split),),
                        episodes=int(row.episodes))  # fmt: skip
-        lines.append(beside_record(run([part], None, device=device)[0], results))
+        lines.append(beside_record(run([part], None, device)[0], results))
     return pd.concat(lines, ignore_index=True)

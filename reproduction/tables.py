@@ -10,7 +10,7 @@ import pandas as pd
 
 from fewview.datasets import get_spec, names
 from fewview.samples import largest_rate
-from reproduction.likely_splits import Key, means, recorded
+from reproduction.likely_splits import Key, weighed
 from reproduction.run import Study
 
 NEVER, ABSENT = "unreachable", "not available"
@@ -40,7 +40,7 @@ def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd
         spec = get_spec(dataset) if dataset in names() else None
         highest = largest_rate(spec.n_views) if spec else 1.0
         ours = dict(list(results[results["study"] == path].groupby(["method", "eta"])))
-        likely = means(study.name, results, recorded(study.name, results, printed))
+        _, likely = weighed(study.name, results, printed)
         for key in [(method, eta) for method in study.rows for eta in study.options["rates"]]:
             row: dict[str, Any] = {"dataset": dataset, "method": key[0], "eta": key[1],
                                    "ours": ABSENT if key[1] <= highest + 1e-9 else NEVER,
