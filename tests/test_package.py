@@ -18,7 +18,7 @@ import fewview
 SOURCE = Path(fewview.__file__).parent
 ROOMS = (
     "ground", "files", "samples", "datasets", "episodes", "numerics", "engine", "methods",
-    "results", "evaluate", "drawing", "paper", "report", "cli",
+    "results", "evaluate", "drawing", "report", "cli",
 )  # fmt: skip
 FILES = sorted(SOURCE.rglob("*.py"))
 HEAVY = ("torch", "sklearn", "scipy", "pandas", "polars", "matplotlib", "typer", "h5py", "dask")
@@ -250,7 +250,7 @@ def test_predictions_are_written_without_the_evaluation(tmp_path: Path) -> None:
     )
     assert (tmp_path / "out.csv").exists()
     rooms = {name.split(".")[1] for name in loaded}
-    assert not rooms & {"evaluate", "results", "report", "paper", "drawing"}
+    assert not rooms & {"evaluate", "results", "report", "drawing"}
 
 
 def test_the_package_is_typed() -> None:

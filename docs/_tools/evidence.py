@@ -63,8 +63,8 @@ development sets have none; this was added after the choice, when narrow tables 
 Novel classes were not looked at, and no other data set. `concat-hgb` keeps `scale`: its trees ask
 for the order of values alone, column by column, so that `standard` gives nearly the same, and rows
 of unit length are on average no better. Methods that train networks keep theirs, and Marginal
-chooses its own on the base classes it is given. `--scaling paper --padding paper` (and `fewview
-reproduce`) have the paper's.
+chooses its own on the base classes it is given. `--scaling paper --padding paper` have the
+paper's.
 
 Accuracy in percent, before -> after, on base classes of the development sets:
 """
