@@ -30,7 +30,7 @@ figure3 to figure7; candidates (class splits that the paper may have used); like
 COMMANDS: dict[str, tuple[str, list[tuple[str, str, dict[str, Any]]]]] = {
     "run": ("Compute studies; what is in the store is not computed again.", [
         ("names", "studies, see below", {"nargs": "*"}),
-        ("--quick", "few class splits and tasks, no networks", {"action": "store_true"}),
+        ("--quick", "one class split, no networks and no solver=adam", {"action": "store_true"}),
         ("--only", "some rows, for instance UGDA,Proto", {"default": ""}),
         ("--check", "compute so many recorded rows again", {"type": int, "default": 0}),
         ("--seed", "of the rows that --check draws", {"type": int, "default": 0}),

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from fewview.datasets import get_spec, names
+from fewview.datasets import get_spec
 from fewview.evaluate import compare_paired
 from reproduction.records import HERE, read_json, read_paper, read_results
 from reproduction.run import load_studies
@@ -161,7 +161,7 @@ class Claim(NamedTuple):
         """Whether it can be judged on other features than the paper's alone."""
         about = {cell.partition("/")[0] for case in self.cases for _, cell, _ in case.terms}
         sets = {part.dataset for name in about for part in load_studies()[name].parts}
-        return any(name in names() and get_spec(name).relation == "stand-in" for name in sets)
+        return any(get_spec(name).relation == "stand-in" for name in sets)
 
 
 def load_claims() -> list[Claim]:

@@ -5,7 +5,6 @@ A run that is stopped goes on where it was: finished cells are in the store.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import subprocess
@@ -13,17 +12,15 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fewview import FewviewError, create, load
-from fewview.datasets import class_split, get_spec, is_present, names
-from fewview.evaluate import Grid, Progress, standard_error
-from fewview.evaluate import run as run_grid
-from fewview.samples import largest_rate
+from fewview.datasets import class_split, get_spec, is_present
+from fewview.evaluate import Grid, Progress, bench
 from reproduction.records import COLUMNS, HERE
 
 # How far computed rows may be from recorded ones, in points: rounding differs between machines, and
@@ -75,18 +72,15 @@ class Study:
         return f"{number}: {self.options['title']}"
 
     def planned(self, quick: bool = False, only: Sequence[str] = ()) -> list[Part]:
-        """The parts to run; the quick protocol leaves out networks and Algorithm 1 (`adam`)."""
+        """The parts to run; quick are one class split, no networks, no Algorithm 1 (`adam`)."""
         if unknown := set(only) - set(self.rows):
             raise FewviewError(f"{self.name} has no row {unknown}; it has {', '.join(self.rows)}")
         out = []
         for part in self.parts:
             methods = {row: text for row, text in part.methods.items() if (not only or row in only)
                        and not (quick and (is_network(text) or "solver=adam" in text))}  # fmt: skip
-            part = replace(part, methods=methods)
-            if quick and isinstance(part.splits, int):
-                splits, episodes = map(min, self.options["quick"], (part.splits, part.episodes))
-                part = replace(part, splits=splits, episodes=episodes)
-            out += [part] if methods else []
+            splits = 1 if quick else part.splits
+            out += [replace(part, methods=methods, splits=splits)] if methods else []
         return out
 
 
@@ -99,15 +93,46 @@ def is_network(text: str) -> bool:
 def load_studies() -> dict[str, Study]:
     """All tables and figures by name."""
     content = tomllib.loads((HERE / "studies.toml").read_text(encoding="utf-8"))
+    content |= {"orders": json.loads((HERE / "base_classes.json").read_text(encoding="utf-8"))}
     out = {}
     for name, own in content["study"].items():
         entry = content["defaults"] | own
-        rows = entry.get("methods") or {row: text.format(**entry) for row, text in
-                                        (content["rows"] | entry.get("settings", {})).items()}  # fmt: skip
-        parts = tuple(_parts(name, entry, rows, content))
-        lines = {row: text for part in parts for row, text in part.methods.items()}
-        out[name] = Study(name, lines if "patterns" in entry else rows, parts, entry)
+        rows = entry.get("methods") or content["rows"] | entry.get("settings", {})
+        parts = []
+        for path, methods, more in _parts(name, entry, rows, content):
+            item = entry | more
+            texts = {row: text.format(**item) for row, text in methods.items()}
+            rates = tuple(eta for eta in entry["rates"] if eta not in entry.get("never", ()))
+            parts.append(Part(study=path, dataset=item["dataset"], methods=texts, rates=rates,
+                              splits=item["splits"], episodes=item["episodes"],
+                              seed=item.get("seed", 0), base=item.get("base")))  # fmt: skip
+        made = {row: text for part in parts for row, text in part.methods.items()}
+        rows = made if "patterns" in entry else {row: made.get(row, rows[row]) for row in rows}
+        out[name] = Study(name, rows, tuple(parts), entry)
     return out
+
+
+def _parts(
+    name: str, entry: Mapping[str, Any], rows: Mapping[str, str], content: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, str], Mapping[str, Any]]]:
+    """The parts of one study: path, rows, and what is not as in the rest of the study."""
+    if "base_sizes" in entry:
+        every = class_split(entry["dataset"], 0).base
+        for seed, drawn in enumerate(content["orders"]):
+            for size in entry["base_sizes"]:
+                base = tuple(drawn if size <= len(drawn) else every)[:size]
+                yield f"{name}/{size}", rows, {"seed": seed, "base": base}
+    elif "parts" in entry:
+        for item in entry["parts"]:
+            place, _, last = item["path"].partition("/")
+            if "patterns" in entry:
+                rows = {str(k): entry["patterns"][last].format(k) for k in item["values"]}
+            more = {"dataset": content["study"][place]["dataset"]}
+            yield f"{name}/{item['path']}", rows, item | more
+    else:
+        trained = {row: rows[row] for row in content["networks"]["rows"]}
+        yield name, {row: text for row, text in rows.items() if row not in trained}, {}
+        yield name, trained, content["networks"]
 
 
 def find_study(name: str) -> Study:
@@ -117,42 +142,8 @@ def find_study(name: str) -> Study:
     return load_studies()[name]
 
 
-def _parts(
-    name: str, entry: Mapping[str, Any], rows: Mapping[str, str], content: Mapping[str, Any]
-) -> Iterator[Part]:
-    """The parts of one study."""
-
-    def part(path: str, dataset: str, methods: Mapping[str, str], **more: Any) -> Part:
-        views = get_spec(dataset).n_views if dataset in names() else 99
-        rates = tuple(eta for eta in entry["rates"] if eta <= largest_rate(views) + 1e-9)
-        shape = {"splits": entry["splits"], "episodes": entry["episodes"]} | more
-        return Part(study=path, dataset=dataset, methods=methods, rates=rates, **shape)
-
-    if "base_sizes" in entry:
-        every = class_split(entry["dataset"], 0).base
-        orders = json.loads((HERE / "base_classes.json").read_text(encoding="utf-8"))
-        for seed, drawn in enumerate(orders):
-            for size in entry["base_sizes"]:
-                base = tuple(drawn if size <= len(drawn) else every)[:size]
-                yield part(f"{name}/{size}", entry["dataset"], rows, seed=seed, base=base)
-    elif "parts" in entry:
-        for item in entry["parts"]:
-            place, _, last = item["path"].partition("/")
-            methods = {row: text.format(**item) for row, text in rows.items()}
-            if "patterns" in entry:
-                methods = {str(k): entry["patterns"][last].format(k) for k in item["values"]}
-            shape = {key: item[key] for key in ("splits", "episodes") if key in item}
-            dataset = content["study"][place]["dataset"]
-            yield part(f"{name}/{item['path']}", dataset, methods, **shape)
-    else:
-        networks = dict(content["networks"])
-        trained = {row: rows[row] for row in networks.pop("rows")}
-        yield part(name, entry["dataset"], {r: t for r, t in rows.items() if r not in trained})
-        yield part(name, entry["dataset"], trained, **networks)
-
-
 def run(
-    parts: Sequence[Part], store: str | Path | None, device: str = "cpu", jobs: int = 1,
+    parts: Sequence[Part], store: str = "none", device: str = "cpu", jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[pd.DataFrame, dict[str, dict[str, Any]]]:  # fmt: skip
     """Compute what the store lacks: rows as they are recorded, and what they name as made by."""
@@ -161,32 +152,28 @@ def run(
     commit = current_commit()
     for part in parts:
         (progress or Progress()).message(f"{part.study}: {', '.join(part.methods)}")
-        outcome = run_grid(part.grid(device), store, jobs=jobs, progress=progress)
+        means, outcome = bench(part.grid(device), store=store, jobs=jobs, progress=progress)
         if outcome.failures:
             cell, why = outcome.failures[0]
             raise FewviewError(f"{len(outcome.failures)} failed, first {cell.describe()}: {why}")
         labels = {text: row for row, text in part.methods.items()}
-        whole: dict[Any, list[Any]] = {}
-        for cell in outcome.cells:
-            accuracy = outcome.results[cell.hash].metrics.accuracy
-            whole.setdefault((cell.method, cell.eta), []).append(accuracy)
+        errors = {(row["method"], row["eta"]): row["standard_error"] for row in means}
         for cell in outcome.cells:
             result = outcome.results[cell.hash]
-            error = standard_error(np.concatenate(whole[cell.method, cell.eta]))
             about = {
                 "settings": {"method": cell.method, "version": cell.method_version,
                              "parameters": cell.parameters},
                 "runs": {"commit": commit, "date": result.created[:10], "device": cell.device,
                          "versions": json.loads(result.versions)},
             }  # fmt: skip
-            texts = [json.dumps(one, sort_keys=True).encode() for one in about.values()]
-            short = [hashlib.sha256(text).hexdigest()[:6] for text in texts]
-            for name, key in zip(about, short, strict=True):
+            texts = {name: json.dumps(one, sort_keys=True) for name, one in about.items()}
+            short = {name: sha256(text.encode()).hexdigest()[:6] for name, text in texts.items()}
+            for name, key in short.items():
                 made[name][key] = about[name]
-            mean, seconds = float(result.metrics.accuracy.mean()), result.seconds
             rows.append([part.study, labels[cell.method], cell.eta, cell.seed, cell.split,
-                         cell.n_episodes, 100 * mean, 100 * error, seconds + result.seconds_base,
-                         *short, cell.dataset])  # fmt: skip
+                         cell.n_episodes, 100 * float(result.metrics.accuracy.mean()),
+                         errors[cell.method, cell.eta], result.seconds + result.seconds_base,
+                         *short.values(), cell.dataset])  # fmt: skip
     return pd.DataFrame(rows, columns=[*COLUMNS, "dataset"]), made
 
 
@@ -198,20 +185,15 @@ def current_commit() -> str:
 
 
 def beside_record(rows: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
-    """Computed rows beside the recorded ones of the same class splits, mean over these.
-
-    With fewer tasks than recorded they may differ by three standard errors of what is left out.
-    """
+    """Computed rows beside the recorded ones of the same class splits, mean over these."""
     keys = ["study", "method", "eta"]
     both = rows.merge(results, on=[*keys, "seed", "split", "dataset"], suffixes=("", "_old"))
     lines = []
     for key, some in both.groupby(keys, sort=False):
-        now, old, first = some["accuracy"].mean(), some["accuracy_old"].mean(), some.iloc[0]
+        now, old = some["accuracy"].mean(), some["accuracy_old"].mean()
         text = find_study(key[0].removeprefix("likely/").partition("/")[0]).rows[key[1]]
-        left = 1 - min(1.0, first["episodes"] / first["episodes_old"])
-        query = 100 / (some["episodes"].sum() * get_spec(first["dataset"]).queries)
-        points = max(POINTS * (NETWORKS if is_network(text) else 1), QUERIES * query)
-        allowed = points + 3 * np.sqrt(left) * first["standard_error"]
+        query = 100 / (some["episodes"].sum() * get_spec(some["dataset"].iloc[0]).queries)
+        allowed = max(POINTS * (NETWORKS if is_network(text) else 1), QUERIES * query)
         agrees = "yes" if abs(now - old) <= allowed else "no"
         lines.append([*key, len(some), now, old, now - old, allowed, agrees])
     columns = [*keys, "splits", "now", "recorded", "difference", "tolerance", "agrees"]
@@ -235,5 +217,5 @@ def check(
         part = replace(part, study=row.study, methods={row.method: part.methods[row.method]},
                        rates=(float(row.eta),), splits=(int(row.split),),
                        episodes=int(row.episodes))  # fmt: skip
-        lines.append(beside_record(run([part], None, device)[0], results))
+        lines.append(beside_record(run([part], device=device)[0], results))
     return pd.concat(lines, ignore_index=True)

@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fewview.datasets import get_spec, names
-from fewview.samples import largest_rate
+from fewview.datasets import get_spec
 from reproduction.likely_splits import Key, weighed
 from reproduction.run import Study
 
@@ -37,13 +36,11 @@ def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd
     rows: list[dict[str, Any]] = []
     for path, dataset in {part.study: part.dataset for part in study.parts}.items():
         printed = printed_in(paper, study, path.partition("/")[2])
-        spec = get_spec(dataset) if dataset in names() else None
-        highest = largest_rate(spec.n_views) if spec else 1.0
         ours = dict(list(results[results["study"] == path].groupby(["method", "eta"])))
         _, likely = weighed(study.name, results, printed)
         for key in [(method, eta) for method in study.rows for eta in study.options["rates"]]:
             row: dict[str, Any] = {"dataset": dataset, "method": key[0], "eta": key[1],
-                                   "ours": ABSENT if key[1] <= highest + 1e-9 else NEVER,
+                                   "ours": NEVER if key[1] in study.options.get("never", ()) else ABSENT,
                                    "likely": likely.get(key)}  # fmt: skip
             if key in printed:
                 row["paper"], row["paper_se"] = printed[key]
@@ -51,7 +48,7 @@ def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd
                 found = [*ours[key]["accuracy"]]
                 row["ours"] = round(fmean(found), 4)  # as many digits as are recorded
                 row["se"] = ours[key]["standard_error"].iloc[0]
-                row["splits"] = 1 if spec and spec.fixed_split else len(found)
+                row["splits"] = 1 if get_spec(dataset).fixed_split else len(found)
                 row["episodes"] = int(ours[key]["episodes"].sum())
                 if "paper" in row:
                     row["difference"] = row["ours"] - row["paper"]
@@ -79,7 +76,7 @@ def summarise(table: pd.DataFrame) -> str:
 def notes(table: pd.DataFrame) -> list[str]:
     """What a reader of a table has to know."""
     out = []
-    for spec in (get_spec(name) for name in table["dataset"].unique() if name in names()):
+    for spec in map(get_spec, table["dataset"].unique()):
         if spec.relation != "same":
             out.append(f"{spec.name} ({spec.relation}): {spec.note}")
         if (table["ours"] == ABSENT).all():

@@ -40,7 +40,7 @@ def small() -> Part:
 
 
 def test_a_small_table_is_computed_and_goes_on_after_a_stop(tmp_path: Path) -> None:
-    whole, made = run.run([small()], None)
+    whole, made = run.run([small()])
     assert list(whole.columns) == [*COLUMNS, "dataset"]
     assert len(whole) == 2 * 2 * 2
     assert set(whole["method"]) == {"Proto", "PTMAP"}
@@ -51,9 +51,9 @@ def test_a_small_table_is_computed_and_goes_on_after_a_stop(tmp_path: Path) -> N
     # The same tasks for both methods: one draw of episodes per class split and rate.
     store = tmp_path / "store.sqlite"
     with pytest.raises(KeyboardInterrupt):
-        run.run([small()], store, progress=Stopping(after=3))
+        run.run([small()], str(store), progress=Stopping(after=3))
     second = Stopping(after=99)
-    again, _ = run.run([small()], store, progress=second)
+    again, _ = run.run([small()], str(store), progress=second)
     assert second.reused == 3
     assert second.left == 99 - 5, "what is stored is not computed again"
     assert again["accuracy"].tolist() == whole["accuracy"].tolist()
@@ -64,17 +64,12 @@ def test_rows_are_compared_with_those_of_the_same_class_splits(
 ) -> None:
     study = replace(find_study("cub"), rows={"Proto": "proto", "PTMAP": "ptmap"})
     monkeypatch.setattr(run, "find_study", lambda name: study)
-    rows, _ = run.run([small()], None)
+    rows, _ = run.run([small()])
     same = beside_record(rows, rows)
     assert same["agrees"].tolist() == ["yes"] * 4
     assert same["difference"].tolist() == [0.0] * 4
     wrong = rows.assign(accuracy=rows["accuracy"] + 5.0)
     assert beside_record(rows, wrong)["agrees"].tolist() == ["no"] * 4
-    # Of twice as many tasks half is left out: three standard errors times the root of a half.
-    more = beside_record(rows, rows.assign(episodes=10))
-    spread = more["tolerance"] - same["tolerance"]
-    errors = rows.drop_duplicates(["method", "eta"])["standard_error"]
-    assert spread.astype(float).tolist() == pytest.approx((3 * errors / 2**0.5).tolist())
 
 
 def test_recorded_rows_can_be_computed_again(data_dir: Path) -> None:
@@ -104,7 +99,7 @@ def test_every_recorded_row_belongs_to_a_study_and_says_what_made_it() -> None:
 
 def test_the_quick_protocol_leaves_out_what_is_slow() -> None:
     parts = find_study("cub").planned(quick=True)
-    assert [(part.splits, part.episodes) for part in parts] == [(3, 10)]
+    assert [(part.splits, part.episodes) for part in parts] == [(1, 40)]
     assert set(parts[0].methods) == set(find_study("cub").rows) - {
         "CPM", "CPM-GAN", "ICMSC", "COMPLETER",
     }  # fmt: skip
@@ -181,7 +176,7 @@ def test_single_tasks_are_those_of_the_tables(data_dir: Path) -> None:
     scores: Any = method.score_batch(batch, prepared).argmax(-1).cpu().numpy()
     part = replace(find_study("scene15").parts[0], rates=(0.5,), splits=1, episodes=2,
                    methods={"Proto": "proto"})  # fmt: skip
-    assert 100 * (scores == truth).mean() == pytest.approx(run.run([part], None)[0]["accuracy"][0])
+    assert 100 * (scores == truth).mean() == pytest.approx(run.run([part])[0]["accuracy"][0])
     assert study.options["tasks"] == 8
     # Two anchors and three queries on a line: the first two queries are nearest to their own.
     import numpy as np
