@@ -1,10 +1,8 @@
 """`python -m reproduction`: run, show, claims, page."""
 
-from __future__ import annotations
-
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +15,6 @@ from reproduction.likely_splits import likely_parts, weighed
 
 HELP = """examples:
   python -m reproduction show cub             a table: ours beside the paper's, from records
-  python -m reproduction show figure5 --output figure5.pdf
   python -m reproduction claims               the sentences of Section 5, judged
   python -m reproduction run cub --quick      compute a table in minutes, compare with the records
   python -m reproduction run --check 5        compute five recorded rows again
@@ -33,7 +30,6 @@ COMMANDS: dict[str, tuple[str, list[tuple[str, str, dict[str, Any]]]]] = {
         ("--quick", "one class split, no networks and no solver=adam", {"action": "store_true"}),
         ("--only", "some rows, for instance UGDA,Proto", {"default": ""}),
         ("--check", "compute so many recorded rows again", {"type": int, "default": 0}),
-        ("--seed", "of the rows that --check draws", {"type": int, "default": 0}),
         ("--record", "put the rows into the records", {"action": "store_true"}),
         ("--store", "file of results (%(default)s)", {"default": "reproduction.sqlite"}),
         ("--device", "cpu (default), cuda or auto", {"default": "cpu"}),
@@ -77,34 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Compute studies, and say whether they agree with the records."""
-    progress, agree = PlainProgress(), True
     if not (options.check or options.names) or (options.record and options.quick):
         raise FewviewError(
             "give a study or --check N, and --record without --quick; see run --help"
         )
-    for table in _compared(options, records.read_results(), progress):
-        print(tables.written(table))
-        agree &= bool((table["agrees"] == "yes").all())
-    return int(not agree)
-
-
-def _compared(
-    options: argparse.Namespace, results: pd.DataFrame, progress: PlainProgress
-) -> Iterator[pd.DataFrame]:
-    """Everything that is asked for, computed and set beside the records."""
+    results, progress, found = records.read_results(), PlainProgress(), []
     if options.check:
-        yield run.check(results, options.check, options.seed, options.device, progress)
+        found = [run.check(results, options.check, options.device, progress)]
     for name in options.names:
         study = run.find_study(name.removeprefix("likely/"))
-        if name in figures.SINGLE and not options.quick:
-            made, figure = figures.compute(study, progress)
-            print(tables.written(pd.DataFrame(made["rows"], dtype=object)))
-            if options.output:
-                figure.savefig(options.output)
-            if options.record:
-                now = {"commit": run.current_commit(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
-                records.write_json("tasks", {name: now | made})
+        if name in ("figure3", "figure4", "figure6") and not options.quick:
+            _single(study, options, progress)
         parts = study.planned(options.quick, [row for row in options.only.split(",") if row])
         if name.startswith("likely/"):
             printed = tables.printed_in(records.read_paper(), study)
@@ -113,11 +92,24 @@ def _compared(
             rows, by = run.run(parts, options.store, options.device, options.jobs, progress)
             if options.record:
                 records.write_results(rows, by)
-            yield run.beside_record(rows, results)
+            found.append(run.beside_record(rows, results))
+    for table in found:
+        print(tables.written(table))
+    return int(any((table["agrees"] == "no").any() for table in found))
+
+
+def _single(study: run.Study, options: argparse.Namespace, progress: PlainProgress) -> None:
+    """Compute what a figure shows of single tasks."""
+    made, figure = figures.compute(study, progress)
+    print(tables.written(pd.DataFrame(made["rows"], dtype=object)))
+    if options.output:
+        figure.savefig(options.output)
+    if options.record:
+        now = {"commit": run.current_commit(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+        records.write_json("tasks", records.read_json("tasks") | {study.name: now | made})
 
 
 def _show(options: argparse.Namespace) -> int:
-    """Print what is recorded of a study, or draw it."""
     study, results = run.find_study(options.name), records.read_results()
     some = results[results["study"].str.partition("/")[0] == study.name]
     told = [study.title, *([records.origin(some)] if len(some) else [])]
@@ -140,7 +132,6 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _claims(options: argparse.Namespace) -> int:
-    """Print all claims with their verdicts."""
     found = claims.recorded_verdicts().astype(object)
     print(tables.written(found, options.format))
     if options.format == "text":
@@ -149,7 +140,6 @@ def _claims(options: argparse.Namespace) -> int:
 
 
 def _page(options: argparse.Namespace) -> int:
-    """Write the page, or say whether it is up to date."""
     text = page.build()
     if not options.check:
         page.PAGE.write_text(text, encoding="utf-8")

@@ -1,12 +1,9 @@
 """The sentences of the paper's Section 5 that state numbers or orders, judged one by one.
 
-A claim (`claims.toml`) names cases; each is a sum of cells with a value per class split, and one of
-three rules (order, near, number) gives two p-values: of what it states and of the contrary. The
-rules were written down before any evidence was seen. A claim holds when all of its cases do, or the
+A claim (`claims.toml`) has cases, sums of cells with a value per class split, and each has one of
+three rules, written down before any evidence was seen. It holds when all of its cases do, or the
 share that it names; it fails when too many are against it, corrected for the number of cases.
 """
-
-from __future__ import annotations
 
 import re
 import tomllib
@@ -28,7 +25,8 @@ from reproduction.run import load_studies
 Array = NDArray[np.float64]
 # Cell (`study/row@rate`) -> unit (seed and class split, or a task) -> accuracy in percent.
 Evidence = Mapping[str, Mapping[Hashable, float]]
-Rule = Callable[[Array], tuple[float, float]]
+Pair = tuple[float, float]  # p-values, of what is stated and of the contrary
+Rule = Callable[[Array], Pair]
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "fails", "undecided", "not testable"
 LEVEL = 0.05
@@ -36,10 +34,9 @@ LEVEL = 0.05
 # share of at least so many class splits reaches it.
 TYPICAL, REACHED, ENOUGH = 1.0, 0.25, 5
 LAST_DIGIT = 0.006
-COPIES = 20  # of a printed number, whose sign alone then decides, in every one of its claims
 
 
-def margins_tested(margins: Array) -> tuple[float, float]:
+def margins_tested(margins: Array) -> Pair:
     """Student's t test of margins that are positive where a sentence is right."""
     margins = margins.round(9)  # differences of differences leave rounding errors
     if len(margins) < 2:
@@ -48,23 +45,19 @@ def margins_tested(margins: Array) -> tuple[float, float]:
     return (pair.p_t, 1.0) if pair.difference > 0 else (1.0, pair.p_t)
 
 
-def order(
-    values: Array, above: float = 0.0, below: float | None = None, allowed: float = 0.0
-) -> tuple[float, float]:
+def order(values: Array, above: float = 0, below: float | None = None, allowed: float = 0) -> Pair:
     """Above a bound, or below it; a loss that is `allowed` must not be seen, a larger ruled out."""
     margins = values - above if below is None else below - values
     return margins_tested(margins + allowed)[0], margins_tested(margins)[1]
 
 
-def near(values: Array, near: float, within: float) -> tuple[float, float]:
+def near(values: Array, near: float, within: float) -> Pair:
     """Around a value: the margin is what is left to the nearer end of the range allowed."""
     side = 1.0 if values.mean() > near else -1.0
     return margins_tested(within - side * (values - near))
 
 
-def number(
-    values: Array, number: float, at_most: bool = False, one_split: bool = False
-) -> tuple[float, float]:
+def number(values: Array, number: float, at_most: bool = False, one_split: bool = False) -> Pair:
     """A printed number of one class split, judged as one more draw from ours; or no more than it.
 
     Where ours are all of `one_split` too, they do not tell how far another one may be.
@@ -86,27 +79,21 @@ def number(
 
 
 class Case(NamedTuple):
-    """A sum of cells (sign, `study/row`, rate or `low` or `high`) and the rule for it."""
+    """A sum of cells, each with its sign, and the rule for it."""
 
-    terms: tuple[tuple[str, str, str], ...]
+    terms: tuple[tuple[str, str], ...]
     rule: Rule
     digits: bool = False  # other features than the paper's cannot have them
 
     @property
     def label(self) -> str:
         """The sum as text."""
-        return " ".join(f"{sign} {cell}@{rate}".strip() for sign, cell, rate in self.terms)
+        return " ".join(f"{sign} {cell}".strip() for sign, cell in self.terms)
 
     def values(self, evidence: Evidence) -> Array:
         """One value per class split that all of its cells have; none without data."""
-        ends: dict[str, str] = {}
-        if any(rate == "low" for _, _, rate in self.terms):
-            rates = [{key.rpartition("@")[2] for key in evidence if key.startswith(f"{cell}@")}
-                     for _, cell, _ in self.terms]  # fmt: skip
-            common = sorted(set.intersection(*rates), key=float)
-            ends = {"low": common[0], "high": common[-1]} if len(common) > 1 else {}
-        cells = [evidence.get(f"{c}@{ends.get(rate, rate)}", {}) for _, c, rate in self.terms]
-        signs = [-1 if sign == "-" else 1 for sign, _, _ in self.terms]
+        cells = [evidence.get(cell, {}) for _, cell in self.terms]
+        signs = [-1 if sign == "-" else 1 for sign, _ in self.terms]
         units = [unit for unit in cells[0] if all(unit in values for values in cells)]
         return np.array([np.dot(signs, [values[unit] for values in cells]) for unit in units])
 
@@ -120,10 +107,7 @@ class Judgement(NamedTuple):
 
 
 def judge(cases: Iterable[tuple[Case, Array]], share: float = 1.0) -> Judgement:
-    """Judge cases with their values together.
-
-    That enough of them are as stated is one hypothesis, that too many are not is another one.
-    """
+    """That enough cases are as stated is one hypothesis, that too many are not is another one."""
     there = [(case, *case.rule(values)) for case, values in cases if len(values)]
     if not there:
         return Judgement(UNTESTED)
@@ -159,7 +143,7 @@ class Claim(NamedTuple):
     @property
     def stands_in(self) -> bool:
         """Whether it can be judged on other features than the paper's alone."""
-        about = {cell.partition("/")[0] for case in self.cases for _, cell, _ in case.terms}
+        about = {cell.partition("/")[0] for case in self.cases for _, cell in case.terms}
         sets = {part.dataset for name in about for part in load_studies()[name].parts}
         return any(get_spec(name).relation == "stand-in" for name in sets)
 
@@ -167,25 +151,26 @@ class Claim(NamedTuple):
 def load_claims() -> list[Claim]:
     """Read all claims."""
     content = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))
-    return [
-        Claim(name, section, says, tuple(case for item in items
-                                         for case in _cases(item, content["lists"])),
-              items[0].pop("share", 1.0))
-        for section, entries in content["claim"].items()
-        for name, (says, *items) in entries.items()
-    ]  # fmt: skip
+    out = []
+    for section, entries in content["claim"].items():
+        for name, (says, *items) in entries.items():
+            cases = tuple(case for item in items for case in _cases(item, content["lists"]))
+            out.append(Claim(name, section, says, cases, items[0].get("share", 1.0)))
+    return out
 
 
 def _cases(item: Mapping[str, Any], lists: Mapping[str, Sequence[str]]) -> Iterator[Case]:
     """The cases of one entry, one for every choice of the words in braces."""
     words = {key: item[key] for key in item if key not in ("of", "loses", "share", "numbers")}
-    loses = "{0}@low - {0}@high - {1}@low + {1}@high"
+    loses = "{0}@LOW - {0}@HIGH - {1}@LOW + {1}@HIGH"
     text = item["of"] if "of" in item else loses.format(*item["loses"])
     kind: Any = near if "near" in words else number if "numbers" in item else order
     holes = list(dict.fromkeys(re.findall(r"{(\w+)}", text)))
     for place, chosen in enumerate(product(*(lists[hole] for hole in holes))):
         filled = text.format(**dict(zip(holes, chosen, strict=True)))
-        terms = tuple(re.findall(r"\s*([+-]?)\s*(.+?)@(\S+)", filled))
+        rates = load_studies()[filled.partition("/")[0]].parts[0].rates
+        filled = filled.replace("LOW", f"{rates[0]:g}").replace("HIGH", f"{rates[-1]:g}")
+        terms = tuple(re.findall(r"\s*([+-]?)\s*(.+?@\S+)", filled))
         told = {"number": item["numbers"][place]} if kind is number else {}
         yield Case(terms, partial(kind, **told, **words), kind is number)
 
@@ -193,9 +178,9 @@ def _cases(item: Mapping[str, Any], lists: Mapping[str, Sequence[str]]) -> Itera
 def our_evidence(results: pd.DataFrame, losses: Mapping[str, Any] | None = None) -> Evidence:
     """Recorded rows as evidence, and the losses [iterations, tasks] of figure 4 in percent."""
     out: dict[str, dict[Hashable, float]] = {}
-    columns = (results[name] for name in ("study", "method", "eta", "seed", "split", "accuracy"))
-    for study, method, eta, seed, split, accuracy in zip(*columns, strict=True):
-        out.setdefault(f"{study}/{method}@{eta:g}", {})[seed, split] = accuracy
+    for row in results.itertuples():
+        cell = out.setdefault(f"{row.study}/{row.method}@{row.eta:g}", {})
+        cell[row.seed, row.split] = row.accuracy
     for place, path in (losses or {}).items():
         loss = np.array(path) / np.array(path)[0]
         rises, falls = 100 * np.diff(loss, axis=0).max(0).clip(0), 100 * (1 - loss[-1])
@@ -205,13 +190,13 @@ def our_evidence(results: pd.DataFrame, losses: Mapping[str, Any] | None = None)
 
 
 def paper_evidence() -> dict[str, dict[Hashable, float]]:
-    """The paper's own tables, as if every number were the same on many class splits."""
+    """The paper's own tables, as if a number were the same on 20 splits: signs alone decide."""
     studies = {study.options.get("table"): name for name, study in load_studies().items()}
     out: dict[str, dict[Hashable, float]] = {}
     for row in read_paper().itertuples():
         place = studies[row.table]
         place += f"/{row.dataset.lower()}" if place == "ablation" else ""
-        out[f"{place}/{row.method}@{row.eta:g}"] = dict.fromkeys(range(COPIES), row.acc)
+        out[f"{place}/{row.method}@{row.eta:g}"] = dict.fromkeys(range(20), row.acc)
     return out
 
 
@@ -246,5 +231,5 @@ def counts(found: pd.DataFrame, stand_in: bool = False) -> dict[str, int]:
 def summary() -> str:
     """The verdict in one sentence, for the README and the page."""
     holds, fails, undecided, _ = counts(recorded_verdicts()).values()
-    total = holds + fails + undecided
-    return f"{holds} of {total} testable claims hold, {fails} fail, {undecided} are undecided."
+    told = f"{holds} of {holds + fails + undecided} testable claims hold"
+    return f"{told}, {fails} fail, {undecided} are undecided."

@@ -1,16 +1,12 @@
-"""Which class split did the paper use? Weights of class splits, given rows that no setting moves.
+"""Which class split did the paper use? Weights of class splits, given its rows of Proto and Match.
 
-The paper used one class split and does not name it. Its rows of Proto and Match have no setting of
-ours, so they tell which splits are possible; a row that is to be judged is never looked at. All
-candidates are equally likely beforehand, and the paper's twelve numbers minus ours on a split are
-Gaussian around zero. The covariance is a sum. Sampling: se^2 (1 + PAPER_TASKS / n) for a printed
-standard error se and our n tasks; rates and methods share tasks, so errors correlate by `SHARED` to
-the power of the steps between rates, once more for the other method. What we do not reproduce
-(features, scaling, padding): a method as a whole and every number may be off by an unknown one of
-`ALLOWANCES` points. Where even the best split is far off (`p_value`), weights only rank misfits.
+These have no setting of ours; a row that is to be judged is never looked at. All candidates are
+equally likely beforehand, and the paper's twelve numbers minus ours on a split are Gaussian around
+zero. The covariance is a sum. Sampling: se^2 (1 + PAPER_TASKS / n) for a printed standard error se
+and our n tasks; rates and methods share tasks, so errors correlate by `SHARED` to the power of the
+steps between rates, once more for the other method. What we do not reproduce: a method as a whole
+and every number may be off by an unknown one of `ALLOWANCES` points, all equally likely.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,8 +21,7 @@ from fewview import FewviewError
 from reproduction.run import Part, Study, find_study
 
 WEIGHING = ("Proto", "Match")
-PAPER_TASKS = 400
-SHARED = 0.75
+PAPER_TASKS, SHARED = 400, 0.75
 ALLOWANCES = (0.25, 0.5, 1.0, 2.0)
 # The likely splits: the heaviest up to this share of the weight, and no more than this many.
 SHARE, MOST, MOST_NETWORKS = 0.95, 25, 5
@@ -68,8 +63,7 @@ def covariance(errors: Mapping[Key, float], episodes: int, allowance: float = 0.
     steps = np.rint(10 * np.abs(rates[:, None] - rates))
     se = np.array([*errors.values()])
     sampling = SHARED ** (steps + other) * np.outer(se, se) * (1 + PAPER_TASKS / episodes)
-    out: Array = sampling + allowance**2 * (~other + np.eye(len(se)))
-    return out
+    return np.asarray(sampling + allowance**2 * (~other + np.eye(len(se))))
 
 
 def weigh(ours: pd.DataFrame, paper: Printed, episodes: int) -> Likely:
@@ -81,8 +75,8 @@ def weigh(ours: pd.DataFrame, paper: Printed, episodes: int) -> Likely:
 
     def density(spread: Array) -> Array:
         """Gaussian log-densities around zero, up to a constant; one per class split."""
-        out: Array = -0.5 * (gaps * np.linalg.solve(spread, gaps)).sum(axis=0)
-        return out - 0.5 * np.linalg.slogdet(spread)[1]
+        distances = (gaps * np.linalg.solve(spread, gaps)).sum(axis=0)
+        return np.asarray(-0.5 * (distances + np.linalg.slogdet(spread)[1]))
 
     likelihood = logsumexp([density(covariance(errors, episodes, a)) for a in ALLOWANCES], 0)
     weights = np.exp(likelihood - logsumexp(likelihood))

@@ -1,7 +1,5 @@
 """The numbers on file: what the paper prints (`paper.csv`) and what was computed (`results/`)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,12 +34,9 @@ def read_results(folder: Path = RESULTS) -> pd.DataFrame:
 
 
 def write_results(
-    rows: pd.DataFrame, made: Mapping[str, Mapping[str, Any]], folder: Path = RESULTS
+    rows: pd.DataFrame, made: Mapping[str, dict[str, Any]], folder: Path = RESULTS
 ) -> None:
-    """Put new rows in the place of those of the same study and method; other rows stay.
-
-    `made` has the `runs` and `settings` that the rows name.
-    """
+    """Put rows, `made` by runs and settings, in the place of those of the same study and method."""
     folder.mkdir(parents=True, exist_ok=True)
     for dataset, new in rows.groupby("dataset", sort=False):
         path = folder / f"{dataset}.csv"
@@ -53,8 +48,10 @@ def write_results(
             kept = [pair not in same for pair in zip(old["study"], old["method"], strict=True)]
             new = pd.concat([old[kept], new])
         new.sort_values("study", kind="stable").to_csv(path, index=False, lineterminator="\n")
-    for name, entries in made.items():
-        write_json(name, entries, folder)
+    used = read_results(folder)
+    for name, column in (("runs", "run"), ("settings", "settings")):
+        known = read_json(name, folder) | made[name]
+        write_json(name, {key: known[key] for key in sorted(set(used[column]))}, folder)
 
 
 def read_json(name: str, folder: Path = RESULTS) -> dict[str, Any]:
@@ -63,9 +60,9 @@ def read_json(name: str, folder: Path = RESULTS) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
-def write_json(name: str, new: Mapping[str, Any], folder: Path = RESULTS) -> None:
-    """Add entries to one of these files."""
-    text = json.dumps(dict(sorted((read_json(name, folder) | dict(new)).items())), indent=1)
+def write_json(name: str, entries: Mapping[str, Any], folder: Path = RESULTS) -> None:
+    """Write one of these files."""
+    text = json.dumps(entries, indent=1, ensure_ascii=False)
     (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -78,5 +75,5 @@ def origin(results: pd.DataFrame) -> str:
     versions = ", ".join(sorted({run["versions"]["fewview"] for run in runs}))
     when = " to ".join(dict.fromkeys((days[0], days[-1])))
     commits = ", ".join(sorted({run["commit"] for run in runs}))
-    told = f"computed {when} on {' and '.join(devices)} with fewview {versions}"
-    return f"{told}, recorded in commit {commits}"
+    where = f"on {' and '.join(devices)} with fewview {versions}"
+    return f"computed {when} {where}, recorded in commit {commits}"

@@ -1,12 +1,6 @@
-"""What has to be computed for a study, and computing it through the store of fewview.
-
-A run that is stopped goes on where it was: finished cells are in the store.
-"""
-
-from __future__ import annotations
+"""What has to be computed for a study, and computing what the store of fewview does not have."""
 
 import json
-import random
 import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fewview import FewviewError, create, load
+from fewview import FewviewError, MultiViewData, create, load
 from fewview.datasets import class_split, get_spec, is_present
 from fewview.evaluate import Grid, Progress, bench
 from reproduction.records import COLUMNS, HERE
@@ -26,7 +20,11 @@ from reproduction.records import COLUMNS, HERE
 # How far computed rows may be from recorded ones, in points: rounding differs between machines, and
 # networks start from other random numbers on another kind of device. Never less than two queries.
 POINTS, NETWORKS, QUERIES = 0.5, 6.0, 2
-CHEAP = 2.0  # recorded seconds of rows that `check` draws, which may be those of a GPU
+
+
+def of_classes(data: MultiViewData, classes: Sequence[Any]) -> MultiViewData:
+    """The samples of some classes."""
+    return data[np.isin(np.asarray(data.labels), np.asarray(classes))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +42,7 @@ class Part:
 
     def grid(self, device: str = "cpu") -> Grid:
         """The same as a benchmark of fewview."""
-        base = None
-        if self.base is not None:
-            data = load(self.dataset)
-            base = data[np.isin(np.asarray(data.labels), self.base)]
+        base = None if self.base is None else of_classes(load(self.dataset), self.base)
         return Grid(
             datasets=(self.dataset,), methods=tuple(self.methods.values()), etas=self.rates,
             splits=self.splits, episodes=self.episodes, seed=self.seed, base=base,
@@ -96,7 +91,7 @@ def load_studies() -> dict[str, Study]:
     content |= {"orders": json.loads((HERE / "base_classes.json").read_text(encoding="utf-8"))}
     out = {}
     for name, own in content["study"].items():
-        entry = content["defaults"] | own
+        entry = content["defaults"] | own | {"dataset": content["datasets"].get(name, name)}
         rows = entry.get("methods") or content["rows"] | entry.get("settings", {})
         parts = []
         for path, methods, more in _parts(name, entry, rows, content):
@@ -127,7 +122,7 @@ def _parts(
             place, _, last = item["path"].partition("/")
             if "patterns" in entry:
                 rows = {str(k): entry["patterns"][last].format(k) for k in item["values"]}
-            more = {"dataset": content["study"][place]["dataset"]}
+            more = {"dataset": content["datasets"].get(place, place)}
             yield f"{name}/{item['path']}", rows, item | more
     else:
         trained = {row: rows[row] for row in content["networks"]["rows"]}
@@ -149,7 +144,6 @@ def run(
     """Compute what the store lacks: rows as they are recorded, and what they name as made by."""
     rows: list[list[Any]] = []
     made: dict[str, dict[str, Any]] = {"settings": {}, "runs": {}}
-    commit = current_commit()
     for part in parts:
         (progress or Progress()).message(f"{part.study}: {', '.join(part.methods)}")
         means, outcome = bench(part.grid(device), store=store, jobs=jobs, progress=progress)
@@ -163,8 +157,8 @@ def run(
             about = {
                 "settings": {"method": cell.method, "version": cell.method_version,
                              "parameters": cell.parameters},
-                "runs": {"commit": commit, "date": result.created[:10], "device": cell.device,
-                         "versions": json.loads(result.versions)},
+                "runs": {"commit": current_commit(), "date": result.created[:10],
+                         "device": cell.device, "versions": json.loads(result.versions)},
             }  # fmt: skip
             texts = {name: json.dumps(one, sort_keys=True) for name, one in about.items()}
             short = {name: sha256(text.encode()).hexdigest()[:6] for name, text in texts.items()}
@@ -177,6 +171,7 @@ def run(
     return pd.DataFrame(rows, columns=[*COLUMNS, "dataset"]), made
 
 
+@cache
 def current_commit() -> str:
     """The commit that is checked out, or that there is none."""
     words = ["git", "-C", str(HERE), "rev-parse", "--short=8", "HEAD"]
@@ -201,18 +196,16 @@ def beside_record(rows: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
 
 
 def check(
-    results: pd.DataFrame, count: int, seed: int = 0, device: str = "cpu",
-    progress: Progress | None = None,
+    results: pd.DataFrame, count: int, device: str = "cpu", progress: Progress | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Compute some cheap recorded rows whose data are here again, without a store."""
     parts = {(part.study, row, part.seed): part for study in load_studies().values()
              for part in study.parts for row in part.methods}  # fmt: skip
     usable = results[[is_present(name) for name in results["dataset"]]]
-    usable = usable[usable["seconds"] <= CHEAP]
-    drawn = random.Random(seed).sample(range(len(usable)), min(count, len(usable)))
+    usable = usable[usable["seconds"] <= 2]  # which may be those of a GPU
+    drawn = [*usable.sample(min(count, len(usable))).itertuples()]
     lines = []
-    for place in (progress or Progress()).track(drawn, "recorded rows computed again"):
-        row = usable.iloc[place]
+    for row in (progress or Progress()).track(drawn, "recorded rows computed again"):
         part = parts[row.study.removeprefix("likely/"), row.method, row.seed]
         part = replace(part, study=row.study, methods={row.method: part.methods[row.method]},
                        rates=(float(row.eta),), splits=(int(row.split),),

@@ -1,15 +1,12 @@
 """The paper's tables beside ours, and how tables are written: text, Markdown, CSV, LaTeX."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
 from fewview.datasets import get_spec
-from reproduction.likely_splits import Key, weighed
+from reproduction.likely_splits import Printed, weighed
 from reproduction.run import Study
 
 NEVER, ABSENT = "unreachable", "not available"
@@ -18,9 +15,7 @@ COLUMNS = ["dataset", "method", "eta", "ours", "se", "likely", "paper", "paper_s
            "low", "high", "inside", "splits", "episodes"]  # fmt: skip
 
 
-def printed_in(
-    paper: pd.DataFrame, study: Study, place: str = ""
-) -> dict[Key, tuple[float, float]]:
+def printed_in(paper: pd.DataFrame, study: Study, place: str = "") -> Printed:
     """Accuracy and standard error that the paper prints: row and rate -> number."""
     some = paper[paper["table"] == study.options.get("table")]
     some = some[some["dataset"].str.lower() == place] if place else some
@@ -28,10 +23,9 @@ def printed_in(
 
 
 def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """A row per data set, row of the table and rate: ours, the paper's, range, inside or not.
+    """A row per data set, row of the table and rate: ours, the paper's, inside our range or not.
 
-    `likely` is ours on the class splits that the paper may have used. The range is over class
-    splits; a bound that is equal to two decimals is inside. A set with one class split has none.
+    The range is over class splits; a bound that is equal to two decimals is inside.
     """
     rows: list[dict[str, Any]] = []
     for path, dataset in {part.study: part.dataset for part in study.parts}.items():
@@ -39,8 +33,8 @@ def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd
         ours = dict(list(results[results["study"] == path].groupby(["method", "eta"])))
         _, likely = weighed(study.name, results, printed)
         for key in [(method, eta) for method in study.rows for eta in study.options["rates"]]:
-            row: dict[str, Any] = {"dataset": dataset, "method": key[0], "eta": key[1],
-                                   "ours": NEVER if key[1] in study.options.get("never", ()) else ABSENT,
+            why = NEVER if key[1] in study.options.get("never", ()) else ABSENT
+            row: dict[str, Any] = {"dataset": dataset, "method": key[0], "eta": key[1], "ours": why,
                                    "likely": likely.get(key)}  # fmt: skip
             if key in printed:
                 row["paper"], row["paper_se"] = printed[key]
@@ -63,30 +57,24 @@ def beside_paper(results: pd.DataFrame, paper: pd.DataFrame, study: Study) -> pd
 
 def summarise(table: pd.DataFrame) -> str:
     """How many of the paper's numbers are inside our range, and how far ours are on average."""
-    gaps = table["difference"].dropna().abs()
+    gaps, judged = table["difference"].dropna().abs(), table["inside"].dropna()
     if gaps.empty:
         return "nothing to compare"
-    judged = table["inside"].dropna()
-    inside = "one class split, so there is no range over class splits" if judged.empty else (
-        f"the paper's number lies inside our range over class splits in {(judged == 'yes').sum()} "
-        f"of {len(judged)} cells")  # fmt: skip
+    inside = "one class split, so there is no range over class splits"
+    if len(judged):
+        inside = "the paper's number lies inside our range over class splits in "
+        inside += f"{(judged == 'yes').sum()} of {len(judged)} cells"
     return f"{inside}; mean absolute difference {gaps.mean():.2f} points over {len(gaps)} cells"
 
 
 def notes(table: pd.DataFrame) -> list[str]:
     """What a reader of a table has to know."""
-    out = []
-    for spec in map(get_spec, table["dataset"].unique()):
-        if spec.relation != "same":
-            out.append(f"{spec.name} ({spec.relation}): {spec.note}")
-        if (table["ours"] == ABSENT).all():
-            out.append(f"data set {spec.name!r} is not given away. {spec.how_to_get}")
-    if (table["method"] == "CPM-GAN").any() and (table["difference"].notna()).any():
+    specs = [get_spec(name) for name in table["dataset"].unique()]
+    out = [f"{one.name} ({one.relation}): {one.note}" for one in specs if one.relation != "same"]
+    if (table["ours"] == ABSENT).all():
+        out.append(f"data set {specs[0].name!r} is not public. {specs[0].how_to_get}")
+    if (table["method"] == "CPM-GAN").any() and table["difference"].notna().any():
         out.append("CPM-GAN equals CPM: with gaps filled as the paper says, no view lacks")
-    if (table["ours"] == NEVER).any():
-        out.append(
-            "unreachable: every sample keeps a view, so with two views the rate is at most 0.5"
-        )
     return out
 
 
@@ -111,12 +99,7 @@ def written(table: pd.DataFrame, form: str = "text") -> str:
         return str(escaped.style.format(escape="latex").hide(axis="index").to_latex(hrules=True))
     lines = [list(texts.columns), *texts.to_numpy().tolist()]
     if form == "markdown":
-        return markdown(lines[0], lines[1:])
+        lines.insert(1, ["---"] * len(lines[0]))
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "".join("  ".join(map(str.ljust, line, widths)).rstrip() + "\n" for line in lines)
-
-
-def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table of texts."""
-    every = [head, ["---"] * len(head), *lines]
-    return "".join(f"| {' | '.join(text.replace('|', '/') for text in line)} |\n" for line in every)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal
 import reproduction
 from fewview.datasets import class_split
 from reproduction.likely_splits import ALLOWANCES, MOST, Likely, covariance, weigh, weighed
-from reproduction.records import COLUMNS, read_paper, read_results, write_results
+from reproduction.records import COLUMNS, read_json, read_paper, read_results, write_results
 from reproduction.run import find_study, load_studies
 from reproduction.tables import beside_paper, entry, printed_in, summarise, written
 
@@ -85,9 +85,14 @@ def test_rates_that_two_views_cannot_have_and_sets_with_one_class_split() -> Non
 def test_new_rows_replace_their_own_and_no_others(tmp_path: Path) -> None:
     old = [made("cub", "Proto", 0.0, [80.0, 90.0], "a"), made("cub", "UGDA", 0.0, [70.0], "a"),
            made("orl", "Proto", 0.0, [60.0], "b")]  # fmt: skip
-    write_results(pd.concat(old), {"runs": {"r": {"date": "then"}}}, tmp_path)
-    write_results(made("cub", "Proto", 0.0, [85.5], "a"), {"runs": {"q": {}}}, tmp_path)
+    said = {"runs": {"r": {"date": "then"}}, "settings": {"s": {"method": "proto"}}}
+    write_results(pd.concat(old), said, tmp_path)
+    new = made("cub", "Proto", 0.0, [85.5], "a").assign(run="q")
+    write_results(new, {"runs": {"q": {"date": "now"}}, "settings": {}}, tmp_path)
     found = read_results(tmp_path)
+    assert set(read_json("runs", tmp_path)) == {"q", "r"}
+    write_results(pd.concat(old).assign(run="q"), {"runs": {}, "settings": {}}, tmp_path)
+    assert set(read_json("runs", tmp_path)) == {"q"}, "what no row names goes"
     assert list(zip(found["study"], found["method"], found["accuracy"], strict=True)) == [
         ("cub", "UGDA", 70.0), ("cub", "Proto", 85.5), ("orl", "Proto", 60.0),
     ]  # fmt: skip
@@ -109,7 +114,7 @@ def test_base_classes_of_figure_5_are_nested_and_never_novel() -> None:
     for seed in range(5):
         sets = [chosen[seed, f"figure5/{size}"] for size in (2, 5, 10, 20, 40, 80)]
         assert [len(one) for one in sets] == [2, 5, 10, 20, 40, 80]
-        assert all(few < many for few, many in zip(sets, sets[1:], strict=False))
+        assert all(few < many for few, many in pairwise(sets))
         assert sets[-1] == set(split.base)
 
 
