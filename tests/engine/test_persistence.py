@@ -27,7 +27,6 @@ from fewview.methods.proto import Proto
 from fewview.methods.ugda import UGDA
 
 BASE, NOVEL = synthetic_data()
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "marginal-1.model"
 CHEAP = {
     "marginal": ":settings=default",
     "ugda": ":n_anchors=3",
@@ -148,33 +147,6 @@ def test_thresholds_task_and_labels_come_back(tmp_path: Path) -> None:
     Proto().fit(frame_like).save(tmp_path / "c.model")
     turned = MultiViewData({"a": [[2.0, 9.0]]}, columns={"a": ["q", "p"]})
     assert load_model(tmp_path / "c.model").predict(turned).tolist() == ["y"]
-
-
-@pytest.mark.filterwarnings("ignore:saved by version")
-def test_a_file_of_this_version_is_still_read() -> None:
-    """Kept since format version 1; the queries are supports with a view taken away."""
-    clf = load_model(FIXTURE)
-    assert isinstance(clf, Marginal)
-    query = MultiViewData({"a": [[-3.0, 0.0], [3.0, 0.0]]})
-    assert clf.predict(query).tolist() == ["low", "high"]
-    assert clf.predict({"b": [[1.5, 1.5, 1.5], [-1.5, -1.5, -1.5]]}).tolist() == ["high", "low"]
-    assert clf.rejected({"a": [[3.0, 0.0], [60.0, 90.0]]}, 0.05).tolist() == [False, True]
-    assert clf.base.classes == ("u", "v", "w", "x", "y")
-
-
-def write_fixture() -> None:
-    """How the kept file was made: python tests/methods/test_persistence.py (never overwrites)."""
-    rng = np.random.default_rng(0)
-    centre = np.repeat(np.arange(5) - 2.0, 12)[:, None]
-    views = {"a": 2 * centre + rng.normal(size=(60, 2)), "b": centre + rng.normal(size=(60, 3))}
-    base = MultiViewData(views, np.repeat(list("uvwxy"), 12))
-    support = MultiViewData(
-        {"a": [[-3.0, 0.0], [3.0, 0.0]], "b": [[-1.5] * 3, [1.5] * 3]}, ["low", "high"]
-    )
-    assert not FIXTURE.exists()
-    FIXTURE.parent.mkdir(exist_ok=True)
-    clf = Marginal(settings="default", scaling="standard", transductive=False, calibration=0.5)
-    clf.fit_base(base).fit(support).save(FIXTURE)
 
 
 # ---------------------------------------------------------------------------- what is refused
@@ -331,7 +303,3 @@ def test_nested_methods_and_changed_parameters_come_back(tmp_path: Path) -> None
     back = load_model(tmp_path / "a.model")
     assert (back.source.n_anchors, back.source.rectify, back.anchor_weight) == (3, (), 2.0)
     assert back.key() == clf.key()
-
-
-if __name__ == "__main__":
-    write_fixture()

@@ -26,7 +26,7 @@ from fewview.samples._data import MultiViewData
 
 # Tried one after the other, the present value always among them; a value may change several
 # settings. The last is about queries that are used together. What is here helps on base
-# classes of some of six data sets (benchmarks/marginal_settings.py); what helps on none is not.
+# classes of some of six data sets (benchmarks/experiments); what helps on none is not.
 GRID: tuple[tuple[dict[str, Any], ...], ...] = (
     ({"scaling": "natural"}, {"scaling": "standard+unit"}, {"scaling": "standard"}),
     ({"components": 128}, {"components": 64}, {"components": 32}),
