@@ -1,7 +1,7 @@
 """easyfsl and fewview on the same tasks in one run: seconds, and how many times faster.
 
 pip install --no-deps easyfsl==1.5.0            (this script installs nothing)
-python benchmarks/beside_easyfsl.py
+python benchmarks/experiments/beside_easyfsl.py
 
 easyfsl's own code, one task after the other as its users call it: rows of the concatenated, scaled
 views are picked, missing views are zero, then `process_support_set` and the forward call. fewview
@@ -13,6 +13,7 @@ in TIM); the share that does is shown.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from time import process_time
@@ -21,11 +22,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import keep_table, parser, print_machine, print_table, tasks
+from tools import SETS, print_table, tasks
 from torch import Tensor
 
+from fewview import create
 from fewview.engine._contract import kept_tensors
-from fewview.engine._registry import create
 
 STEPS, ROUNDS = 50, 10
 OURS = {
@@ -83,20 +84,18 @@ def one_by_one(make: Callable[[], Any], rows: Tensor, widths: list[int], episode
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
+    """Print one line per data set and method."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--datasets", default=",".join(SETS))
     options.add_argument("--methods", default=",".join(OURS))
     options.add_argument("--episodes", type=int, default=60)
     options.add_argument("--repeats", type=int, default=5, help="one for methods with steps")
-    options.add_argument("--output", default=None, help="file for the documentation")
     arguments = options.parse_args()
     theirs = easyfsl_methods()
     torch.set_num_threads(1)
-    print_machine("cpu")
     table = []
     for name in arguments.datasets.split(","):
-        data, base, task, episodes = tasks(
-            name, 0, arguments.eta, 0, arguments.episodes, arguments.data_dir
-        )
+        data, base, task, episodes = tasks(name, arguments.episodes)
         for text in arguments.methods.split(","):
             method = create(OURS[text])
             prepared = method.prepare_base(base, task)
@@ -117,16 +116,8 @@ def main() -> None:
                 [name, str(sum(widths)), text, *(f"{1e3 * best[k]:.1f}" for k in best),
                  f"{best['easyfsl'] / best['fewview']:.1f}", f"{same:.1f} %"]
             )  # fmt: skip
-            print("  ".join(table[-1]), file=sys.stderr, flush=True)
     header = ("data set", "features", "method", "easyfsl, ms", "fewview, ms", "x faster", "same")
     print_table(header, table)
-    note = (
-        f"easyfsl 1.5.0, its own code, and fewview on the same {arguments.episodes} tasks with eta "
-        f"{arguments.eta}, in turns, one thread, least processor time; TIM takes {STEPS} steps and "
-        f"PT-MAP {ROUNDS} rounds. Same is the share of equal predictions; the two define BD-CSPN, "
-        "TIM and PT-MAP differently."
-    )
-    keep_table(arguments.output, "Beside easyfsl", "cpu", header, table, note)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Predictions of a table larger than memory: rows per second against reading alone, peak memory.
 
-python benchmarks/large_tables.py                      ten million rows in a hundred parts, 1.3 GB
-python benchmarks/large_tables.py --rows 200000 --parts 4
-python benchmarks/large_tables.py --rows 1000000 --empty 0.01
+    python benchmarks/experiments/large_tables.py [--rows 200000 --parts 4] [--empty 0.01]
 
-Parts of two views (a fifth of the second one missing) are written to --folder as Parquet. Then, in
+Ten million rows in a hundred parts (1.3 GB) of two views, a fifth of the second one missing, are
+written to --folder as Parquet. Then, in
 processes of their own: pyarrow reads all files; fewview reads all parts; `fewview predict` answers
 in two processes; and again on a Dask cluster of two workers, one of which is killed on the way. The
 two outputs are compared byte by byte. Peak memory is that of the largest process of a job.
@@ -25,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from common import keep_table, print_table
+from tools import print_table
 
 from fewview.samples import MultiViewData
 
@@ -61,8 +60,6 @@ def write(folder: Path, rows: int, parts: int, empty: float) -> None:
             has = np.ones(len(ids), bool) if view == "a" else rng.random(len(ids)) > 0.2
             columns = {"id": ids[has], **{n: block[has, k] for k, n in enumerate(COLUMNS)}}
             parquet.write_table(pyarrow.table(columns), where / f"{view}.parquet")
-        print(f"written {stop:,} of {rows:,}", end="\r", file=sys.stderr)
-    print(file=sys.stderr)
 
 
 def read_with_pyarrow(folder: Path) -> None:
@@ -174,6 +171,7 @@ def same(one: Path, two: Path) -> bool:
 
 
 def main() -> None:
+    """Write, read, predict twice, compare."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rows", type=int, default=10_000_000)
     options.add_argument("--parts", type=int, default=100)
@@ -181,7 +179,6 @@ def main() -> None:
     options.add_argument("--method", default="marginal")
     options.add_argument("--block", type=int, default=1)
     options.add_argument("--folder", default=None, help="default: a temporary one")
-    options.add_argument("--output", default=None, help="file for the documentation")
     options.add_argument("--reader", default=None, help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.reader:
@@ -211,15 +208,7 @@ def main() -> None:
         header = ("job", "seconds", "rows per second", "peak MiB", "x reading")
         print_table(header, table)
         equal = "the same bytes" if same(here, there) else "DIFFERENT bytes"
-        gaps = f", {100 * arguments.empty:g} % of their cells empty" if arguments.empty else ""
-        note = (
-            f"{arguments.rows:,} rows in {arguments.parts} parts of two views{gaps}, "
-            f"{arguments.method}, queries in blocks of {arguments.block}; the two predictions have "
-            f"{equal}."
-        )
-        print(note)
-        title = f"Tables larger than memory{', with empty cells' if arguments.empty else ''}"
-        keep_table(arguments.output, title, "cpu", header, table, note)
+        print(f"the two predictions have {equal}")
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

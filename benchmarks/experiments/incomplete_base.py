@@ -1,6 +1,6 @@
 """How much do Marginal and UGDA lose when views of the base set are missing too?
 
-Run: python benchmarks/incomplete_base.py [DATASET ...] [--missing 0.3] [--splits 5] [--episodes 40]
+    python benchmarks/experiments/incomplete_base.py [DATASET ...] [--missing 0.3] [--splits 5]
 
 The same episodes are scored with the complete base set and with one that lacks a share of its
 (sample, view) cells; every base sample keeps one view.
@@ -13,12 +13,11 @@ import argparse
 import numpy as np
 import torch
 
-from fewview import EpisodeSampler, TaskSpec, create
+from fewview import EpisodeSampler, MissingRule, TaskSpec, create
 from fewview.datasets import class_split, get_spec, load
-from fewview.samples._masks import MissingRule
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec"]
-METHODS = ["marginal:settings=default", "marginal:settings=default:balance=1", "ugda"]
+METHODS = ["marginal", "marginal:balance=1", "ugda"]
 
 
 def main() -> None:
