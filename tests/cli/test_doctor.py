@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib.metadata
-import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from fewview.cli.doctor import _trials
+from fewview.results import Store
 
 Invoke = Callable[..., tuple[int, str, str]]
 
@@ -153,13 +153,12 @@ def test_versions_are_compared_as_numbers(found: str, least: str, older: bool) -
 
 
 def test_every_method_is_recorded_with_its_present_version() -> None:
-    """After a change of a method: `make record`."""
     from fewview.evaluate import Grid, plan
 
     numbers: dict[str, Any] = _trials.recorded()["numbers"]
     assert set(_trials.QUICK) <= set(numbers)
     for cell in plan(Grid(datasets=("digits",), methods=tuple(numbers), splits=1)):
-        assert cell.method_version == numbers[cell.method]["version"], f"{cell.method}: make record"
+        assert cell.method_version == numbers[cell.method]["version"]
 
 
 def test_a_folder_that_cannot_be_written_is_told(
@@ -169,7 +168,7 @@ def test_a_folder_that_cannot_be_written_is_told(
     monkeypatch.setenv("FEWVIEW_STORE", str(tmp_path / "file" / "results.sqlite"))
     with pytest.raises(OSError, match="file"):
         _trials.folders()
-    shutil.copy(Path(__file__).parents[1] / "frozen" / "store.db", tmp_path / "a.sqlite")
+    Store(tmp_path / "a.sqlite").close()
     monkeypatch.setenv("FEWVIEW_STORE", str(tmp_path / "a.sqlite"))
     with contextlib.closing(sqlite3.connect(tmp_path / "a.sqlite")) as connection:
         (count,) = connection.execute("SELECT count(*) FROM cells").fetchone()
