@@ -54,7 +54,7 @@ UNBALANCED = 0.35
 UNBALANCED_ALONE = 0.27
 # What answers lose in probability by queries taken one by one, above which users are warned
 # (`compare_alone`). This and UNBALANCED_ALONE are what 99 of 100 balanced tasks of base classes
-# stay below, and 95 of 100 on any data set (benchmarks/query_warnings.py).
+# stay below, and 95 of 100 on any data set.
 CHANGED = 0.22
 # Fewer queries per class tell little about all that.
 FEWEST_PER_CLASS = 5
