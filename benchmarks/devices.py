@@ -33,7 +33,7 @@ from growth import Size, draw
 from table import ETAS, TABLES, Bench, counted_evaluations, forget
 
 from fewview.datasets import is_present
-from fewview.engine import synthetic_data
+from fewview.engine._checks import synthetic_data
 from fewview.engine._registry import create, expand
 from fewview.engine._state import DTYPES
 from fewview.episodes import EpisodeSampler, TaskSpec

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from common import keep_table, print_table
 
-from fewview.engine import synthetic_data
+from fewview.engine._checks import synthetic_data
 
 
 def seconds(command: list[str]) -> float:
