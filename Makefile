@@ -15,13 +15,14 @@ endif
 # has switched compiled files off; 'make clean' removes them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo docs picture reproduction test test-matrix record check-face dist check-dist licences bench lint types clean
+.PHONY: help install demo docs picture reproduction test parity test-matrix record check-face dist check-dist licences bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install   create .venv with pinned versions"
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
+	@echo "make parity    checks from outside, by ../shared/tools; some: make parity GROUPS='tasks reading'"
 	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
 	@echo "make record    record again what is public, and the digits that doctor compares with"
 	@echo "make check-face  a parameter renamed in a copy: which test fails, and what it says"
@@ -46,6 +47,10 @@ demo: install
 
 test: install lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+PARITY := $(wildcard ../shared/tools/parity.py)
+parity: $(if $(PARITY),install)
+	$(if $(PARITY),$(BIN)/python $(PARITY) $(GROUPS),@echo "skipped: no ../shared")
 
 test-matrix: install
 	$(BIN)/python release/matrix.py $(MATRIX)
