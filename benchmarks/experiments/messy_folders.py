@@ -62,7 +62,7 @@ def take(name: str, known: int, new: int, most: int, seed: int = 0) -> Samples:
         ids = [f"s{number:04d}" for number in range(len(data))]
         labels = pd.Series([f"class {label}" for label in data.labels], ids)
         tables = {
-            view: pd.DataFrame(np.round(block, 4), ids).add_prefix(f"{view[:3]}_")
+            view: pd.DataFrame(np.round(block, 4), ids).add_prefix(f"{view}_")
             for view, block in data.views.items()
         }
     sizes = labels.value_counts()
