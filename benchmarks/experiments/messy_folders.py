@@ -6,7 +6,7 @@ Every folder is made from a data set of FEWVIEW_DATA with fixed seeds: three lab
 every new class, many of the known ones, the other labels of new classes hidden and kept aside. The
 command is typed as by somebody who has read one page; what it printed, how many answers are right
 and how many it said to expect, seconds, and errors go to RESULT.csv, a row for each folder. A
-sample without an answer counts as wrong.
+sample without an answer counts as wrong. Where the ids are lost, rows are compared in their order.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ import pandas as pd
 import fewview
 
 SHOT = 3
-FIELDS = ("folder", "made_of", "mess", "classes_known", "classes_new", "queries", "status", "right",
-          "expected", "own_probabilities", "method", "seconds", "cpu_seconds", "lines",
-          "said")  # fmt: skip
+FIELDS = (
+    "folder", "made_of", "mess", "classes_known", "classes_new", "queries", "status", "ids",
+    "right", "expected", "own_probabilities", "method", "seconds", "cpu_seconds", "lines", "said",
+)  # fmt: skip
 
 
 @dataclass
@@ -289,13 +290,18 @@ def run(title: str, folder: Path) -> dict[str, Any]:
         return row | {"said": " ".join(errors)[:300]}
     with out.open(encoding="utf-8") as file:
         answers = {key(answer["id"]): answer["label"] for answer in csv.DictReader(file)}
-    right = [answers.get(key(name)) == label for name, label in samples.hidden.items()]
+    kept = any(key(name) in answers for name in samples.hidden.index)
+    found = [answers.get(key(name)) for name in samples.hidden.index]
+    if not kept:  # rows were numbered: the answers come in their order
+        found = list(answers.values())
+    right = [answer == label for answer, label in zip(found, samples.hidden, strict=True)]
     text = "\n".join(said)
     expected = re.search(r"expect about (\d+) %", text)
     more_ways = re.search(r"classes that would be (\d+) %", text)
     own = re.search(r"own probabilities say (\d+) %", text)
     method = re.search(r"learning from all of them with (\S+)", text)
     return row | {
+        "ids": "kept" if kept else "lost",
         "right": f"{100 * np.mean(right):.1f}",
         "expected": (more_ways or expected or ["", ""])[1],
         "own_probabilities": (own or ["", ""])[1],
