@@ -15,13 +15,14 @@ endif
 # has switched compiled files off; 'make clean' removes them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo docs picture reproduction test lint types clean
+.PHONY: help install demo docs picture reproduction test parity lint types clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install   create .venv with pinned versions"
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
+	@echo "make parity    checks from outside, by ../shared/tools; some: make parity GROUPS='tasks reading'"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make picture   the picture of the README, from recorded results"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
@@ -40,6 +41,10 @@ demo: install
 
 test: install lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+PARITY := $(wildcard ../shared/tools/parity.py)
+parity: $(if $(PARITY),install)
+	$(if $(PARITY),$(BIN)/python $(PARITY) $(GROUPS),@echo "skipped: no ../shared")
 
 docs: install
 	$(BIN)/python docs/_tools/build.py

@@ -20,9 +20,11 @@ from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import fewview
+from fewview.datasets import make_few_shot
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -98,15 +100,51 @@ def test_the_recipe_shows_the_example_file_word_for_word() -> None:
     assert (ROOT / "examples" / "add_a_method.py").read_text(encoding="utf-8") in shown
 
 
-def test_the_readme_is_as_short_as_it_should_be() -> None:
-    page = ROOT / "README.md"
-    assert [len(text.strip().splitlines()) <= 15 for text in blocks(page, "python")] == [True]
-    assert [len(text.strip().splitlines()) <= 5 for text in blocks(page, "bash")] == [True]
-    text = page.read_text(encoding="utf-8")
-    for command in ("make demo", "make test"):
-        assert command in text
+def test_the_example_of_the_readme_gives_what_its_comments_say() -> None:
+    """A value as numpy prints it, cut off at the dots; numbers to a digit of the last place."""
+    code, _ = blocks(ROOT / "README.md", "python")
+    namespace: dict[str, Any] = {"array": np.array}
+    exec(compile(code, "README.md", "exec"), namespace)
+    said = dict(re.findall(r"^(clf\.\S+) +# (.*)$", code, re.MULTILINE))
+    assert len(said) == 4
+    (start, _) = said["clf.predict(query)"].split(", ...")
+    expected = eval(f"{start}])", namespace)
+    answers = namespace["clf"].predict(namespace["query"])
+    assert answers[: len(expected)].tolist() == expected.tolist()
+    (start, _) = said["clf.predict_proba(query)"].split(", ...")
+    expected = eval(f"{start}])", namespace)
+    proba = namespace["clf"].predict_proba(namespace["query"])
+    np.testing.assert_allclose(proba[: len(expected)], expected, atol=0.011)
+    ours, theirs = map(float, re.findall(r"\d\.\d+", said["clf.score(query)"]))
+    base, support, query = (namespace[name] for name in ("base", "support", "query"))
+    assert namespace["clf"].score(query) == pytest.approx(ours, abs=0.011)
+    assert fewview.Proto().fit_base(base).fit(support).score(query) == pytest.approx(
+        theirs, abs=0.011
+    )
+    assert "log-odds" in said["clf.explain(query)"]
+
+
+def test_what_the_readme_prints_of_tables_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    _, code = blocks(ROOT / "README.md", "python")
+    exec(compile(code, "README.md", "exec"), {})
+    (said,) = re.findall(r"^print\(data\) +# (.*)$", code, re.MULTILINE)
+    assert capsys.readouterr().out.strip() == said
+
+
+def test_other_commands_of_the_readme_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^    (\w.*?)(?:  +#.*)?$", BLOCK.sub("", text), re.MULTILINE)
+    shown += re.findall(r"`((?:make|pip|python) [^`]+)`", text)
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {"demo", "test", "install"} <= set(targets)
+    for command in shown:
+        first, *words = shlex.split(command)
+        assert first in ("fewview", "make", "pip", "python"), command
+        if first == "make":
+            assert words[0] in targets, command
+        if first == "python":
+            assert words[0] == "-m", command
+            assert (ROOT / words[1] / "__main__.py").is_file(), command
+    assert {"make demo", "make test"} <= set(shown)
 
 
 # ------------------------------------------------------------------ commands
@@ -170,13 +208,18 @@ def test_the_commands_of_the_readme_run(
     from fewview.cli._app import app
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEWVIEW_STORE", str(tmp_path / "store.sqlite"))
+    data = make_few_shot(4, 12, missing=0.3)
+    names = dict(zip(sorted(data.classes), ("A", "B", "ill", "well"), strict=True))
+    labels = [names[label] for label in data.labels]
+    shown = [k for name in ("A", "B") for k in np.flatnonzero(np.array(labels) == name)[:3]]
+    labels = [None if x in ("A", "B") and k not in shown else x for k, x in enumerate(labels)]
+    data.with_labels(labels).write(tmp_path / "tables")
     for words in commands(ROOT / "README.md"):
         assert words[0] == "fewview"
         # Without standalone mode an Exit comes back as its status, and errors as exceptions.
         assert not app(words[1:], prog_name="fewview", standalone_mode=False), words
         assert capsys.readouterr().out, words
-    assert (tmp_path / "results.json").is_file()
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == labels.count(None) + 1
 
 
 def test_scripts_that_the_documentation_names_exist() -> None:

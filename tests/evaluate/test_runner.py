@@ -445,7 +445,6 @@ def test_all_splits_are_enumerated() -> None:
         ({"protocol": "mine"}, "use one of splits, paper"),
         ({"device": "toaster"}, "use 'cpu'"),
         ({"base": "digits"}, "is the data set itself"),
-        ({"splits": 211}, "ways only"),
     ],
 )
 def test_mistakes_come_out_before_any_work(changes: dict[str, object], message: str) -> None:
@@ -498,6 +497,22 @@ def test_gaps_of_the_data_are_told_once() -> None:
         plan(make_grid([toy()], splits=2, episodes=2))
 
 
+def test_as_many_class_splits_as_there_are_and_that_is_told_once() -> None:
+    four = toy("four", n_classes=4)  # two of four classes: six ways
+    grid = make_grid([four], methods="proto,match", eta="0,0.3", episodes=2)
+    with pytest.warns(FewviewWarning, match=r"'four': 6 of the 10 class splits") as caught:
+        rows, outcome = bench(grid, store="none")
+    assert len(caught) == 1
+    assert {row["n_splits"] for row in rows} == {6}
+    assert len({cell.novel for cell in outcome.cells}) == 6
+    with pytest.warns(FewviewWarning, match="210 of the 211"):
+        cells = plan(make_grid(["digits"], splits=211, episodes=2))
+    assert len({cell.novel for cell in cells}) == 210
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan(make_grid([four], splits=6, episodes=2))
+
+
 def test_classes_too_small_for_unequal_counts_are_told_once() -> None:
     # Twelve samples a class, one shot: eleven queries of each are all there are.
     options: dict[str, Any] = {
@@ -522,7 +537,7 @@ def test_classes_too_small_for_unequal_counts_are_told_once() -> None:
 
 def test_advice_on_three_classes_with_gaps(capsys: pytest.CaptureFixture[str]) -> None:
     data = toy("three", n_classes=3, gaps=True)
-    with pytest.warns(FewviewWarning, match="3 classes .* in 3 ways only; 3 div") as caught:
+    with pytest.warns(FewviewWarning, match="3 of the 5 class splits") as caught:
         advice = give_advice(data, methods="proto", episodes=2, progress=PlainProgress())
     assert len(caught) == 1  # the gaps are meant to be there
     assert [row["n_splits"] for row in advice.rows] == [3] * 4

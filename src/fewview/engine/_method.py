@@ -373,10 +373,10 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
 
         Example:
             >>> from fewview import Proto
-            >>> from fewview.engine import synthetic_data
-            >>> base, novel = synthetic_data()
-            >>> clf = Proto().fit_base(base).fit(novel[::5])
-            >>> len(clf.predict_sets(novel[1:4], 0.8))
+            >>> from fewview.datasets import make_few_shot, split_few_shot
+            >>> base, support, query = split_few_shot(make_few_shot())
+            >>> clf = Proto().fit_base(base).fit(support)
+            >>> len(clf.predict_sets(query[:3], 0.8))
             3
         """
         query = self._queries(X)

@@ -17,7 +17,6 @@ from fewview.evaluate._grid import OWN_GAPS
 from fewview.evaluate._options import bench, make_grid
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome
-from fewview.evaluate._sources import find_source
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
@@ -70,15 +69,6 @@ def give_advice(
     for a benchmark.
     """
     wanted = dict.fromkeys([*expand(methods), *plain])
-    ways = find_source(data).n_splits
-    if ways is not None and splits > ways:
-        warnings.warn(
-            f"{data.name or 'data'}: {len(data.classes)} classes can be divided into base and new "
-            f"ones in {ways} ways only; {ways} divisions instead of {splits}",
-            FewviewWarning,
-            stacklevel=2,
-        )
-        splits = ways
     # Eta 0 takes nothing away: samples keep the gaps that they really have.
     grid = make_grid(
         [data], methods=list(wanted), eta="0", way=way, shot=shot, queries=queries,
