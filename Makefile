@@ -15,7 +15,7 @@ endif
 # has switched compiled files off; 'make clean' removes them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo docs picture reproduction test test-matrix record check-face dist check-dist licences bench lint types clean
+.PHONY: help install demo docs results reproduction test test-matrix record check-face dist check-dist licences bench lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,7 +29,7 @@ help:
 	@echo "make licences  table of the licences of all dependencies and data"
 	@echo "make bench     how fast everything is here, against its floor; several minutes"
 	@echo "make docs      the documentation as a site in build/docs"
-	@echo "make picture   the picture of the README, from recorded results"
+	@echo "make results   results page, tables and picture of the README, from recorded results"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
 	@echo "make clean     remove .venv, caches and outputs"
 
@@ -73,12 +73,11 @@ bench: install
 docs: install
 	$(BIN)/python docs/_tools/build.py
 
-picture: install
-	$(BIN)/python docs/_tools/picture.py
+results: install
+	$(BIN)/python benchmarks/make_results.py
 
 reproduction: install
 	$(BIN)/python docs/_tools/published.py
-	$(BIN)/python docs/_tools/evidence.py
 
 lint: install
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ import numpy as np
 
 from fewview import FewviewWarning, MultiViewData, load
 from fewview.datasets import data_folder, names
-from fewview.evaluate import Result, make_grid, plan, run
+from fewview.evaluate import PlainProgress, Result, make_grid, plan, run
 from fewview.results import EpisodeMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,7 +160,7 @@ def record(arguments: argparse.Namespace) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FewviewWarning)  # gaps of the data's own are meant
             defaults = {cell.method: cell.parameters for cell in plan(plain)}
-            outcome = run(grid, arguments.store)
+            outcome = run(grid, arguments.store, progress=PlainProgress(interval=30.0))
         results = outcome.results.values()
         path = write(QUICK if arguments.quick else RECORD, name, data, results, defaults)
         failed = "".join(f"\n  failed: {c.describe()}: {why}" for c, why in outcome.failures)

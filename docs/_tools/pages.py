@@ -37,8 +37,7 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Measure": (
         "leaderboard",
         "leaderboard-full",
-        "other-data",
-        "more-answers",
+        "results",
         "enter-the-benchmark",
         "reproduction",
         "paper-tables",
@@ -46,7 +45,6 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "paper-claims",
         "paper-settings",
         "measurements",
-        "evidence",
         "performance",
         "cluster",
         "large-tables",
