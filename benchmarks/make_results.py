@@ -211,17 +211,19 @@ def held_out_parts(rows: pd.DataFrame) -> dict[str, str]:
 
 def recorded_parts(rows: pd.DataFrame) -> dict[str, str]:
     """Make all that is said of recorded sets."""
-    lines, verdicts, means, missing = [], [], [], []
+    lines, verdicts, means = [], [], []
+    missing = sorted(set(roles()) - set(rows.dataset))
     ordered = rows.sort_values(["role", "dataset"], ascending=[False, True])
     for of, found in ordered.groupby(SET, sort=False):
-        by_split = wide(found, "split") if found.split.nunique() > 1 else wide(found, "seed")
+        by_split = wide(found, "split")
         missing += [f"{of[0]} {name}" for name in NAMES if name not in by_split]
         for method in by_split:
             one = found[found.method == method]
             cells = [entry(one[one.eta == eta]) for eta in sorted(set(found.eta))]
             cells += ["gaps of its own"] * (3 - len(cells))
             lines.append([*of, NAMES[method], *cells, slashed(one.groupby("eta").ece.mean())])
-        verdicts.append([*of, f"{len(by_split)} class splits", verdict(by_split, "class split")])
+        over = f"{len(by_split)} class split" + "s" * (len(by_split) > 1)
+        verdicts.append([*of, over, verdict(by_split, "class split")])
     readme = []
     for role, some in ordered[ordered.missing_rule == "uniform"].groupby("role", sort=False):
         by_set, count = wide(some, "dataset", "eta"), some.dataset.nunique()
