@@ -16,6 +16,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -292,6 +293,7 @@ def picture(panels: dict[str, pd.DataFrame], dark: bool) -> str:
 # ---------------------------------------------------------------------- files
 
 
+@cache
 def paper_verdict(present: str) -> str:
     """Take the paper's verdict from `reproduction`; without it what stands there stays."""
     sys.path.insert(0, str(ROOT))
@@ -299,7 +301,8 @@ def paper_verdict(present: str) -> str:
         from reproduction.claims import summary
     except ImportError:
         return present
-    return str(summary())
+    rows = "Rows that are not reproduced: [reproduction](docs/reproduction.md)."
+    return f"The paper: {summary()} {rows}"
 
 
 def wrapped(text: str) -> str:

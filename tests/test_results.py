@@ -10,7 +10,7 @@ import statistics
 import sys
 from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -88,6 +88,15 @@ def test_means_of_digits_in_readme(make: ModuleType) -> None:
         for eta in (0.0, 0.3, 0.5):
             assert len(found[name, eta]) == 10
             assert f"| {statistics.fmean(found[name, eta]):.1f} (" in line
+
+
+def test_the_papers_verdict_is_that_of_the_reproduction(
+    make: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(summary=lambda: "1 of 2 claims holds.")
+    monkeypatch.setitem(sys.modules, "reproduction", SimpleNamespace(claims=found))
+    monkeypatch.setitem(sys.modules, "reproduction.claims", found)
+    assert "1 of 2 claims holds." in make.paper_verdict("something else")
 
 
 def test_every_published_set_has_a_role_and_its_relation_to_the_paper(make: ModuleType) -> None:
