@@ -44,7 +44,7 @@ mask = np.column_stack([kind != 1, kind != 0])
 query = MultiViewData(products(truth), truth, mask=mask)
 
 # 3. Two methods; the truth is known here, so count.
-for name in ("marginal:settings=default", "ugda"):
+for name in ("marginal", "ugda"):
     clf = create(name).fit_base(base).fit(support)
     right, complete = clf.predict(query) == query.labels, mask.all(axis=1)
     print(
@@ -65,6 +65,6 @@ print(f"kettles that are most like group 07, as they were made: {alike:.0%}")
 # 5. One product at a time, as a web service gets them: decided by the supports alone.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FewviewWarning)
-    clf = create("marginal:settings=default").fit_base(base).fit(support)
+    clf = create("marginal").fit_base(base).fit(support)
     single = np.mean([clf.predict(query[k])[0] == truth[k] for k in range(50)])
 print(f"one at a time: right: {single:.0%} of 50 products")

@@ -53,7 +53,7 @@ support, query = new[first], new[np.setdiff1d(np.arange(len(new)), first)]
 # 3. Learn from the base set once, and ship what was learnt: statistics, no patients.
 with tempfile.TemporaryDirectory() as folder:
     model = Path(folder) / "subtypes.model"
-    create("marginal", settings="default").fit_base(base).save(model)
+    create("marginal").fit_base(base).save(model)
     print(
         f"model: {model.stat().st_size / 1e3:.0f} kB, {len(base)} patients behind it, none inside"
     )

@@ -52,7 +52,7 @@ for count in (1, 2, 3, 4):
     )
 
 # 4. What if a fault is none of the three? The line is drawn on known faults, so keep their rows.
-keeper = create("marginal", settings="default").fit_base(record(known * 60)).fit(clf.support_)
+keeper = create("marginal").fit_base(record(known * 60)).fit(clf.support_)
 strangers = ["stranger 1", "stranger 2", "stranger 3"]
 faults.update(zip(strangers, rng.normal(size=(3, 5)), strict=True))
 strange = record(strangers * 20)

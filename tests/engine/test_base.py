@@ -171,7 +171,7 @@ def test_queries_that_change_much_or_look_unbalanced_are_told_once(
 
 @pytest.mark.parametrize(
     "name",
-    ["marginal:settings=default", "ptmap", "proto", "proto:padding=episode", "ugda", "partial-nn"],
+    ["marginal", "ptmap", "proto", "proto:padding=episode", "ugda", "partial-nn"],
 )
 def test_alone_is_what_a_single_query_gets(name: str) -> None:
     base, novel = synthetic_data()
@@ -204,14 +204,14 @@ def test_scores_alone_that_are_not_those_of_a_single_query_are_found() -> None:
         def scores_alone(self, batch: EpisodeBatch, state: State) -> torch.Tensor:
             return self.scores(batch, state)
 
-    check_method(create("marginal:settings=default"), only=["single query"])
+    check_method(create("marginal"), only=["single query"])
     with pytest.raises(AssertionError, match="scores_alone instead of a single query"):
-        check_method(Wrong(settings="default"), only=["single query"])
+        check_method(Wrong(), only=["single query"])
 
 
 def test_marginal_says_that_one_class_dominates() -> None:
     base, novel = synthetic_data()
-    clf = create("marginal:settings=default").fit_base(base).fit(novel[::5])
+    clf = create("marginal").fit_base(base).fit(novel[::5])
     with pytest.warns(FewviewWarning, match="Marginal pulls towards equally many .* unbalanced"):
         clf.predict(novel[[*range(20), 25, 45, 65]])
     with warnings.catch_warnings():
@@ -443,7 +443,7 @@ def test_instances_do_not_share_nested_estimators() -> None:
 def test_declared_settings_exist(name: str) -> None:
     method = create(name)
     # Our own method is not in the paper and keeps its own scaling; COMPLETER wants 0 to 1.
-    others = {"marginal": "auto", "completer": "minmax"}
+    others = {"marginal": "natural", "completer": "minmax"}
     assert method.paper_settings["scaling"] == others.get(name, "scale")
     for grid in (method.tune_grid, {k: (v,) for k, v in method.paper_settings.items()}):
         for parameter, values in grid.items():

@@ -96,16 +96,6 @@ def test_a_method_may_see_which_cells_are_empty() -> None:
     assert not Contract.tags.reads_empty_cells
 
 
-def test_a_model_of_an_earlier_version_fills_with_its_shift() -> None:
-    old = load_model(Path(__file__).parents[1] / "fixtures" / "marginal-1.model")
-    reference = old.base.prepared.reference
-    assert old.base.prepared.scaling.means == {}
-    rows = {view: np.ones((2, width)) for view, width in reference.view_dims.items()}
-    rows[reference.view_names[0]][1, 0] = NAN
-    done = old.base.prepared.scaling.transform(MultiViewData(rows), np.float64)
-    assert np.isfinite(done.view(reference.view_names[0])).all()
-
-
 def test_one_query_as_dicts_arrays_or_series() -> None:
     frames, labels = plants(20, ["a", "b", "c", "d"], 0)
     clf = create("proto").fit_base(MultiViewData(frames, labels))

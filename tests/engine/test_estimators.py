@@ -280,7 +280,7 @@ def test_pipeline_and_model_selection(task: Any) -> None:
     support, query = task
     data = MultiViewData.concat([support, query])
     folds = StratifiedKFold(3)
-    clf = Marginal(settings="default").fit_base(BASE)
+    clf = Marginal().fit_base(BASE)
     assert cross_val_score(clf, data, data.labels, cv=folds).mean() > 0.8
     predicted = cross_val_predict(clf, data, data.labels, cv=folds)
     assert np.mean(predicted == data.labels) > 0.8
@@ -308,9 +308,7 @@ def test_score_takes_labels_from_the_data(task: Any) -> None:
 # ---------------------------------------------------------------------------- shots and classes
 
 
-@pytest.mark.parametrize(
-    "method", [Proto(), Marginal(base=BASE, settings="default"), UGDA(base=BASE, n_anchors=5)]
-)
+@pytest.mark.parametrize("method", [Proto(), Marginal(base=BASE), UGDA(base=BASE, n_anchors=5)])
 def test_partial_fit_equals_fit(task: Any, method: Method) -> None:
     support, query = task
     wanted = clone(method).fit(support).predict_proba(query)
@@ -347,7 +345,7 @@ def test_partial_fit_does_not_learn_from_base_classes_again(
     task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     support, _ = task
-    clf = Marginal(base=BASE, settings="default").fit(support)
+    clf = Marginal(base=BASE).fit(support)
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("learnt from base classes again")
@@ -376,7 +374,7 @@ def test_the_usual_task() -> None:
 def test_fit_base_chooses_for_the_task_it_is_given(task: Any) -> None:
     support, query = task
     shape = TaskSpec(way=2, shot=3, eta=0.1)
-    clf = Marginal(settings="default").fit_base(BASE, task=shape)
+    clf = Marginal().fit_base(BASE, task=shape)
     assert isinstance(clf.base, FittedBase)
     assert clf.base.task is shape
     before = clf.base.prepared
@@ -399,7 +397,7 @@ def test_fit_base_chooses_for_the_task_it_is_given(task: Any) -> None:
     [
         UGDA(n_anchors=5, dtype="float64"),
         Proto(padding="base", dtype="float64"),
-        Marginal(dtype="float64", settings="default"),
+        Marginal(dtype="float64"),
         create("ptmap+ugda", source__n_anchors=5, dtype="float64"),
     ],
     ids=lambda method: method.name,
@@ -445,7 +443,7 @@ def test_partial_fit_base(task: Any) -> None:
     assert clf.base.n_samples == len(BASE)
     assert clf.fit(support).score(query) > 0.8
     with pytest.warns(FewviewWarning, match="base set in parts .* of 60 rows"):
-        Marginal(settings="default").partial_fit_base(BASE[::2])
+        Marginal().partial_fit_base(BASE[::2])
 
 
 # ---------------------------------------------------------------------------- no base set
@@ -460,8 +458,8 @@ def test_oas_is_scikit_learns() -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        Marginal(settings="default"),
-        Marginal(transductive=False, settings="default"),
+        Marginal(),
+        Marginal(transductive=False),
         UGDA(n_anchors=10),
     ],
     ids=str,
@@ -498,7 +496,7 @@ def test_unlabelled_rows_help() -> None:
         codes = np.arange(80) % 4
         mask = np.array([[False, True], [True, False]] * 40)
         query = MultiViewData(draw(codes), codes, mask=mask)
-        one = Marginal(transductive=False, settings="default")
+        one = Marginal(transductive=False)
         right["marginal alone"].append(clone(one).fit(support).score(query))
         right["marginal"].append(one.fit_base(others).fit(support).score(query))
     # A query and its own class's support never share a view: without other rows it is a guess.
@@ -520,9 +518,7 @@ def test_methods_that_need_base_classes_say_so(task: Any) -> None:
 # ---------------------------------------------------------------------------- reasons
 
 
-@pytest.mark.parametrize(
-    "name", ["proto", "ugda:n_anchors=5", "marginal:settings=default", "ptmap"]
-)
+@pytest.mark.parametrize("name", ["proto", "ugda:n_anchors=5", "marginal", "ptmap"])
 def test_explanations_add_up(task: Any, name: str) -> None:
     support, query = task
     clf = create(name, base=BASE).fit(support)
@@ -555,13 +551,13 @@ def test_the_telling_view_gets_the_credit() -> None:
         "noise": rng.normal(size=(40, 2)),
     }
     data = MultiViewData(views, np.array(["no", "yes"])[codes])
-    for method in (Proto(), Marginal(settings="default"), UGDA(n_anchors=5)):
+    for method in (Proto(), Marginal(), UGDA(n_anchors=5)):
         found = clone(method).fit(data[:10]).explain(data[10:])
         parts = found.support_of_views
         assert np.mean(parts[:, 0] > parts[:, 1]) > 0.9, method
 
 
-@pytest.mark.parametrize("name", ["proto", "ptmap", "marginal:settings=default"])
+@pytest.mark.parametrize("name", ["proto", "ptmap", "marginal"])
 def test_reasons_and_answers_agree_where_no_view_is_shared(name: str) -> None:
     views = {"a": [[0.0], [9.0], [NAN], [1.0]], "b": [[NAN], [NAN], [5.0], [2.0]]}
     data = MultiViewData(views)

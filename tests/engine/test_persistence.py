@@ -27,9 +27,7 @@ from fewview.methods.proto import Proto
 from fewview.methods.ugda import UGDA
 
 BASE, NOVEL = synthetic_data()
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "marginal-1.model"
 CHEAP = {
-    "marginal": ":settings=default",
     "ugda": ":n_anchors=3",
     "ptmap+ugda": ":ugda__n_anchors=3",
     "rfs+ugda": ":ugda__n_anchors=3",
@@ -52,7 +50,7 @@ SUPPORT, QUERY = split()
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "a.model"
-    Marginal(settings="default").fit_base(BASE).fit(SUPPORT).save(path)
+    Marginal().fit_base(BASE).fit(SUPPORT).save(path)
     return path
 
 
@@ -87,9 +85,7 @@ def test_a_base_model_waits_for_supports_in_a_new_process(tmp_path: Path) -> Non
     assert np.array_equal(np.load(tmp_path / "found.npy"), wanted)
 
 
-@pytest.mark.parametrize(
-    "method", [Marginal(settings="default"), UGDA(n_anchors=5), Proto()], ids=str
-)
+@pytest.mark.parametrize("method", [Marginal(), UGDA(n_anchors=5), Proto()], ids=str)
 @pytest.mark.parametrize("unlabelled", [False, True])
 def test_models_without_base_classes(method: Method, unlabelled: bool, tmp_path: Path) -> None:
     clf = method.set_params(base=BASE.with_labels(None) if unlabelled else None).fit(SUPPORT)
@@ -104,7 +100,7 @@ def test_base_rows_are_not_in_the_file_unless_asked(tmp_path: Path) -> None:
     marked["colour"][7, 0] = secret = np.float32(1.2345678)
     base = MultiViewData(marked, BASE.labels)
     for rows in (False, True):
-        for method in (Marginal(settings="default"), UGDA(n_anchors=3), Proto()):
+        for method in (Marginal(), UGDA(n_anchors=3), Proto()):
             path = tmp_path / "a.model"
             method.fit_base(base).save(path, base_rows=rows)
             content = path.read_bytes()
@@ -122,18 +118,16 @@ def test_parameters_may_not_change_without_rows(model: Path, tmp_path: Path) -> 
     clf = load_model(model)
     with pytest.raises(FewviewError, match=r"shrinkage=0\.9"):
         clf.set_params(shrinkage=0.9).fit(SUPPORT)
-    Marginal(settings="default").fit_base(BASE).save(tmp_path / "rows.model", base_rows=True)
+    Marginal().fit_base(BASE).save(tmp_path / "rows.model", base_rows=True)
     again = load_model(tmp_path / "rows.model").set_params(shrinkage=0.9).fit(SUPPORT)
-    wanted = (
-        Marginal(shrinkage=0.9, settings="default").fit_base(BASE).fit(SUPPORT).predict_proba(QUERY)
-    )
+    wanted = Marginal(shrinkage=0.9).fit_base(BASE).fit(SUPPORT).predict_proba(QUERY)
     assert np.array_equal(again.predict_proba(QUERY), wanted)
 
 
 def test_thresholds_task_and_labels_come_back(tmp_path: Path) -> None:
     holes = np.ones(BASE.mask.shape, dtype=bool)
     holes[::3, 1] = False
-    clf = Marginal(settings="default").fit_base(BASE.with_mask(holes)).fit(SUPPORT)
+    clf = Marginal().fit_base(BASE.with_mask(holes)).fit(SUPPORT)
     clf.save(tmp_path / "a.model")
     back = load_model(tmp_path / "a.model")
     assert back.base.task == clf.base.task
@@ -148,33 +142,6 @@ def test_thresholds_task_and_labels_come_back(tmp_path: Path) -> None:
     Proto().fit(frame_like).save(tmp_path / "c.model")
     turned = MultiViewData({"a": [[2.0, 9.0]]}, columns={"a": ["q", "p"]})
     assert load_model(tmp_path / "c.model").predict(turned).tolist() == ["y"]
-
-
-@pytest.mark.filterwarnings("ignore:saved by version")
-def test_a_file_of_this_version_is_still_read() -> None:
-    """Kept since format version 1; the queries are supports with a view taken away."""
-    clf = load_model(FIXTURE)
-    assert isinstance(clf, Marginal)
-    query = MultiViewData({"a": [[-3.0, 0.0], [3.0, 0.0]]})
-    assert clf.predict(query).tolist() == ["low", "high"]
-    assert clf.predict({"b": [[1.5, 1.5, 1.5], [-1.5, -1.5, -1.5]]}).tolist() == ["high", "low"]
-    assert clf.rejected({"a": [[3.0, 0.0], [60.0, 90.0]]}, 0.05).tolist() == [False, True]
-    assert clf.base.classes == ("u", "v", "w", "x", "y")
-
-
-def write_fixture() -> None:
-    """How the kept file was made: python tests/methods/test_persistence.py (never overwrites)."""
-    rng = np.random.default_rng(0)
-    centre = np.repeat(np.arange(5) - 2.0, 12)[:, None]
-    views = {"a": 2 * centre + rng.normal(size=(60, 2)), "b": centre + rng.normal(size=(60, 3))}
-    base = MultiViewData(views, np.repeat(list("uvwxy"), 12))
-    support = MultiViewData(
-        {"a": [[-3.0, 0.0], [3.0, 0.0]], "b": [[-1.5] * 3, [1.5] * 3]}, ["low", "high"]
-    )
-    assert not FIXTURE.exists()
-    FIXTURE.parent.mkdir(exist_ok=True)
-    clf = Marginal(settings="default", scaling="standard", transductive=False, calibration=0.5)
-    clf.fit_base(base).fit(support).save(FIXTURE)
 
 
 # ---------------------------------------------------------------------------- what is refused
@@ -331,7 +298,3 @@ def test_nested_methods_and_changed_parameters_come_back(tmp_path: Path) -> None
     back = load_model(tmp_path / "a.model")
     assert (back.source.n_anchors, back.source.rectify, back.anchor_weight) == (3, (), 2.0)
     assert back.key() == clf.key()
-
-
-if __name__ == "__main__":
-    write_fixture()

@@ -42,7 +42,7 @@ def world(seed: int, n_classes: int, per_class: int) -> MultiViewData:
 
 
 BASE = world(1, 24, 20)
-METHODS: list[Method] = [Marginal(settings="default"), Proto(), UGDA(n_anchors=3)]
+METHODS: list[Method] = [Marginal(), Proto(), UGDA(n_anchors=3)]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -125,7 +125,7 @@ def test_shares_are_those_of_quantiles() -> None:
     """Tables of a normal distribution, moved by 5 for two views: shares are its own quantiles."""
     values = np.random.default_rng(0).normal(size=5000)
     table = np.stack([np.quantile(values + shift, LEVELS) for shift in (0.0, 5.0)])
-    limits = Thresholds((1,), table[None])  # as in files of earlier versions
+    limits = Thresholds((1,), table[None, None, None])
     asked = np.quantile(values, 0.05) + np.array([0.0, 5.0])
     shots, views = np.array([1, 9]), np.array([1, 2])
     np.testing.assert_allclose(limits.share_below(asked, shots, views), 0.05, atol=1e-3)
@@ -168,7 +168,7 @@ def test_supports_without_gaps_are_rejected_as_often_as_promised() -> None:
 def test_marginal_compares_with_a_class_never_seen() -> None:
     """By hand: the density of a query given its class's support, over that of any sample."""
     base, novel = synthetic_data()
-    clf = Marginal(settings="default", dtype="float64", rank=None).fit_base(base)
+    clf = Marginal(dtype="float64", rank=None).fit_base(base)
     support, query = novel[::20], novel[1:2]
     clf.fit(support)
     state = clf.prepared_.state

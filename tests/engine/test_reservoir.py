@@ -10,11 +10,10 @@ from sklearn.base import clone
 
 from fewview import create
 from fewview.engine._checks import synthetic_data
-from fewview.engine._reservoir import MOST_BYTES, PER_CLASS, Reservoir, row_keys
+from fewview.engine._reservoir import MOST_BASE_CLASSES, MOST_BYTES, PER_CLASS, Reservoir, row_keys
 from fewview.engine._streaming import BaseStream
-from fewview.episodes._pretended import MOST_BASE_CLASSES
 from fewview.methods.marginal import Marginal
-from fewview.samples import FewviewError, FewviewWarning, MultiViewData
+from fewview.samples import FewviewError, MultiViewData
 
 
 def some(n: int, classes: int, seed: int = 0) -> MultiViewData:
@@ -84,29 +83,15 @@ def streamed(method: Marginal, base: MultiViewData, n_parts: int) -> Marginal:
     return method
 
 
-def test_settings_are_chosen_when_supports_come(tmp_path: Path) -> None:
+def test_what_came_in_parts_is_learnt_from_when_supports_come() -> None:
     base, novel = synthetic_data()
-    method = Marginal(settings="auto")
-    stream = BaseStream.start(method, base)
-    for half in (base[::2], base[1::2]):
-        stream = stream.update(half)
-    method.use_base(stream)
-    chosen = method.base.prepared.state.settings
-    # The base set is small enough to be kept whole, so the same question has the same answer.
-    rows = stream.sample.rows
-    assert len(rows) == len(base)
-    frozen = {"scaling": "natural", "components": 128}
-    wanted = Marginal(settings="auto").choose_settings(rows, method.base.task, frozen).settings
-    assert chosen == wanted
-    assert wanted.calibration != Marginal(settings="default").resolved().calibration
-    # In parts, choosing waits for the supports.
-    later = Marginal(settings="auto")
-    later.base = BaseStream.start(later, base).update(base[1::2]).finish(later, choose=False)
-    later.partial_fit_base(base[::2])
-    assert later.base.pending
-    later.fit(novel[::7])
-    assert not later.base.pending
-    assert later.base.prepared.state.settings == chosen
+    method = Marginal()
+    stream = BaseStream.start(method, base).update(base[1::2])
+    method.base = stream.finish(method, prepare=False)
+    method.partial_fit_base(base[::2])
+    assert method.base.pending
+    method.fit(novel[::7])
+    assert not method.base.pending
 
 
 def test_a_stream_can_reject_and_its_sample_is_saved_if_asked(tmp_path: Path) -> None:
@@ -137,14 +122,11 @@ def test_saving_a_base_set_in_parts_chooses_first(tmp_path: Path) -> None:
     assert again.base.prepared.state.settings == wanted
 
 
-def test_too_few_classes_say_so() -> None:
-    base, novel = synthetic_data()
-    few = base[base.codes < 3]
-    method = streamed(Marginal(settings="auto"), few, 1)
-    with pytest.warns(FewviewWarning, match="settings are the defaults, not chosen"):
-        method.fit(novel[::7])
+def test_a_part_without_labels_is_refused() -> None:
+    base, _ = synthetic_data()
+    method = streamed(Marginal(), base, 1)
     with pytest.raises(FewviewError, match="no label"):
-        method.partial_fit_base(MultiViewData(few.views))
+        method.partial_fit_base(MultiViewData(base.views))
 
 
 @pytest.mark.parametrize("width", [2000, 7])
@@ -167,7 +149,7 @@ def test_sparse_rows_are_told_apart(width: int) -> None:
 
 def test_classes_may_come_one_by_one() -> None:
     base, novel = synthetic_data()
-    method = Marginal(settings="default")
+    method = Marginal()
     for code in range(len(base.classes)):
         method.partial_fit_base(base[base.codes == code])
     assert method.base.n_samples == len(base)

@@ -11,9 +11,8 @@ import torch
 from numpy.lib.format import open_memmap
 
 from fewview import FewviewError, FewviewWarning, MultiViewData, create
-from fewview.engine._reservoir import MOST_BYTES, PER_CLASS, Reservoir
+from fewview.engine._reservoir import MOST_BASE_CLASSES, MOST_BYTES, PER_CLASS, Reservoir
 from fewview.engine._streaming import BaseStream
-from fewview.episodes._pretended import MOST_BASE_CLASSES
 from fewview.methods.marginal._marginal import MarginalState
 from fewview.methods.ugda._base_statistics import BaseStatistics
 from fewview.samples._parts import NpyFolder
@@ -178,11 +177,11 @@ def test_class_statistics_from_disk_are_those_in_memory(tmp_path: Path, rows: in
 @pytest.mark.parametrize("rows", [40, 333, 5000])
 def test_marginal_from_disk_is_that_in_memory(tmp_path: Path, rows: int) -> None:
     data = samples(2000, 5)
-    method = create("marginal:settings=default")
+    method = create("marginal")
     folder = written(data, tmp_path / "base")
     fitted = BaseStream.gather(method, folder.parts(rows), sample=data).finish(method)
     found = fitted.prepared.state
-    exact = create("marginal:settings=default", dtype="float64")
+    exact = create("marginal", dtype="float64")
     wanted = exact.prepare_base(data, fitted.task).state
     assert isinstance(found, MarginalState)
     assert isinstance(wanted, MarginalState)
@@ -195,7 +194,7 @@ def test_a_base_set_from_disk_classifies(tmp_path: Path) -> None:
     data = samples(1500, 8)
     base, novel = data[data.codes < 5], data[data.codes >= 5]
     folder = written(base, tmp_path / "base")
-    for name in ("ugda", "marginal:settings=default", "proto"):
+    for name in ("ugda", "marginal", "proto"):
         method, whole = create(name), create(name)
         method.use_base(BaseStream.gather(method, folder.parts(100), sample=base))
         whole.fit_base(base)
@@ -221,7 +220,7 @@ def test_progress_and_earlier_streams(tmp_path: Path) -> None:
             assert torch.equal(moments.scatter(), other.scatter())
 
 
-@pytest.mark.parametrize("name", ["ugda", "marginal:settings=default", "proto"])
+@pytest.mark.parametrize("name", ["ugda", "marginal", "proto"])
 def test_workers_find_the_same(name: str) -> None:
     data = samples(900, 4, np.float64)
     method = create(name, dtype="float64")
@@ -340,7 +339,7 @@ from fewview.engine._streaming import BaseStream
 from fewview.samples._parts import NpyFolder
 
 folder = NpyFolder.open(sys.argv[1])
-for name in ("ugda", "marginal:settings=default"):
+for name in ("ugda", "marginal"):
     method = create(name)
     BaseStream.gather(method, folder.parts(2000, stop=4000))  # everything is loaded once
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -74,9 +74,7 @@ def texts(folder: Path) -> str:
     return "\n".join([parts[0][0], *(line for part in parts for line in part[1:])])
 
 
-@pytest.mark.parametrize(
-    ("text", "block"), [("proto", None), ("marginal:settings=default", 1), ("ptmap", 50)]
-)
+@pytest.mark.parametrize(("text", "block"), [("proto", None), ("marginal", 1), ("ptmap", 50)])
 def test_digits_do_not_depend_on_the_number_of_parts(
     tmp_path: Path, queries: MultiViewData, fitted: Any, text: str, block: int | None
 ) -> None:
@@ -95,7 +93,7 @@ def test_answers_are_those_of_the_whole_table(
     tmp_path: Path, queries: MultiViewData, fitted: Any
 ) -> None:
     table = TableParts.open(divided(queries, tmp_path / "q", 3, "parquet"))
-    for text, alone in (("proto", False), ("marginal:settings=default", True)):
+    for text, alone in (("proto", False), ("marginal", True)):
         clf = fitted(text)
         target = tmp_path / f"{text[:5]}.parquet"
         predict_parts(clf, table, target, block=1, progress=QUIET)
@@ -129,7 +127,7 @@ def test_processes_and_clusters_write_the_same(
     tmp_path: Path, queries: MultiViewData, fitted: Any, threads: str
 ) -> None:
     table = TableParts.open(divided(queries, tmp_path / "q", 3))
-    clf, found = fitted("marginal:settings=default"), []
+    clf, found = fitted("marginal"), []
     for name, how in {"here": {}, "jobs": {"jobs": 2}, "cluster": {"cluster": threads}}.items():
         predict_parts(clf, table, tmp_path / f"{name}.csv", block=1, progress=QUIET, **how)
         found.append(written(tmp_path / f"{name}.csv"))
@@ -219,7 +217,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, queries: MultiViewData, fitted: A
 # ---------------------------------------------------------------------- base sets
 
 
-@pytest.mark.parametrize("text", ["marginal:settings=default", "ugda", "proto"])
+@pytest.mark.parametrize("text", ["marginal", "ugda", "proto"])
 def test_base_statistics_do_not_depend_on_the_number_of_parts(tmp_path: Path, text: str) -> None:
     base, novel = synthetic_data()
     base = numbered(base)

@@ -33,7 +33,7 @@ from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._sinkhorn import balanced_softmax
 
 EXACT: dict[str, Any] = {
-    "settings": "default", "transductive": False, "dtype": "float64", "rank": None,
+    "transductive": False, "dtype": "float64", "rank": None,
     "temperature": 1.0,
 }  # fmt: skip
 
@@ -86,9 +86,8 @@ def test_predictive_is_the_likelihood_ratio(eta: float, shot: int) -> None:
 
 
 def test_score_is_understood_and_the_classifier_keeps_its_score() -> None:
-    assert Marginal(score="variational").scoring == "variational"
-    assert clone(Marginal(score="variational")).get_params()["scoring"] == "variational"
-    assert create("marginal:score=variational").scoring == "variational"
+    assert clone(Marginal(scoring="variational")).get_params()["scoring"] == "variational"
+    assert create("marginal:scoring=variational").scoring == "variational"
     assert callable(Marginal().score)
 
 
@@ -313,20 +312,6 @@ def test_shrunk_covariances_by_hand() -> None:
         np.testing.assert_allclose(found, [8, 2, 2], rtol=1e-6)
 
 
-def test_leading_components_are_those_of_a_smaller_projection() -> None:
-    """Up to one scale per view, which the model does not care about."""
-    base, _ = synthetic_data()
-    large, small = (
-        MarginalStatistics(fit_projection(base, count)).update(base).moments() for count in (5, 2)
-    )
-    cut = large.leading(2)
-    assert cut.dims == small.dims
-    for name in ("within", "between", "total"):
-        a, b = getattr(cut, name), getattr(small, name)
-        root = (cut.total.diagonal() / small.total.diagonal()).sqrt()
-        np.testing.assert_allclose(a.abs(), (root[:, None] * b * root).abs(), atol=1e-9)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_balance_weight(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -361,7 +346,7 @@ def test_balance_of_extreme_logits() -> None:
 
 def fit_and_score(base: MultiViewData, novel: MultiViewData, **parameters: Any) -> float:
     task = TaskSpec(way=3, shot=1, queries=5, eta=min(0.3, 1 - 1 / novel.n_views))
-    method = Marginal(settings="default", **parameters)
+    method = Marginal(**parameters)
     episodes = EpisodeSampler(novel, task).draw(0, 20)
     scores = method.score_episodes(novel, episodes, method.prepare_base(base, task))
     assert bool(torch.isfinite(scores).all())
@@ -423,15 +408,9 @@ def test_a_wide_constant_view() -> None:
     scores = []
     for part in (data, data.select_views(["a"])):
         base, novel = part[labels < 4], part[labels >= 4]
-        method = Marginal(settings="default", base=base).fit(novel[::50])
+        method = Marginal(base=base).fit(novel[::50])
         scores.append(method.score(novel, novel.labels))
     assert scores[0] == scores[1] > 0.5
-
-
-def test_temperature_of_queries_alone_is_kept_by_automatic_settings() -> None:
-    base, _ = synthetic_data()
-    method = Marginal(temperature=1.0, transductive=False)
-    assert method.choose_settings(base, TaskSpec(way=2, queries=4)).settings.calibration == 1.0
 
 
 def test_thirty_views() -> None:
@@ -459,7 +438,6 @@ def test_ablations(structure: str) -> None:
         ({"components": 0}, "components is 0"),
         ({"prior_detail": 1.5}, "prior_detail is 1.5"),
         ({"temperature": 0.0}, "temperature is 0"),
-        ({"settings": "mine"}, "settings is 'mine'"),
     ],
 )
 def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
@@ -469,48 +447,7 @@ def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
 
 def test_common_checks_of_variants() -> None:
     for parameters in ({"balance": 1.0}, {"transductive": False}, {"scoring": "variational"}):
-        check_method(Marginal(settings="default", **parameters), n_tasks=6)
-
-
-# ---------------------------------------------------------------------------- automatic settings
-
-
-def world(kind: str, seed: int = 0) -> tuple[MultiViewData, MultiViewData]:
-    """24 classes in two views; `sizes`: only the length of a row tells classes apart."""
-    rng = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(24), 30)
-    if kind == "sizes":
-        length = np.exp(0.35 * labels + 0.05 * rng.normal(size=len(labels)))
-        rows = length[:, None] * (1 + 0.2 * rng.normal(size=(len(labels), 6)))
-        views = {"a": rows, "b": rows[:, :4] + 0.3 * rng.normal(size=(len(labels), 4))}
-    else:
-        direction = rng.normal(size=(24, 6))[labels] + 0.5 * rng.normal(size=(len(labels), 6))
-        length = np.exp(1.5 * rng.normal(size=(len(labels), 1)))
-        views = {"a": length * direction, "b": length * direction[:, ::-1][:, :4]}
-    data = MultiViewData(views, labels)
-    return data[labels < 20], data[labels >= 20]
-
-
-def test_automatic_settings_follow_the_base_set() -> None:
-    task = TaskSpec(way=3, shot=1, queries=10, eta=0.2)
-    method = Marginal(settings="auto")
-    found = {}
-    for kind in ("sizes", "directions"):
-        base, novel = world(kind)
-        choice = method.choose_settings(base, task)
-        assert method.choose_settings(base, task) is choice
-        assert choice.seconds < 60
-        found[kind] = choice.settings.scaling
-        scores = []
-        for candidate in (method, Marginal(settings="default")):
-            episodes = EpisodeSampler(novel, task).draw(0, 40)
-            out = candidate.score_episodes(novel, episodes, candidate.prepare_base(base, task))
-            hits = out.argmax(-1) == torch.from_numpy(episodes.query_labels)
-            scores.append(float(hits.double().mean()))
-        assert scores[0] >= scores[1] - 0.03, kind
-    # Rows of unit length have lost what tells the classes of the first world apart.
-    assert not found["sizes"].endswith("unit")
-    assert found["directions"].endswith("unit")
+        check_method(Marginal(**parameters), n_tasks=6)
 
 
 def test_rows_alone_are_half_within_and_half_between_classes() -> None:
@@ -536,32 +473,12 @@ def test_scaling_follows_the_entries_also_in_parts() -> None:
     positive = MultiViewData(
         {k: np.exp(2 * np.tile(v, 2)) for k, v in base.views.items()}, base.labels
     )
-    # The same in parts: what is chosen later is chosen with the scaling that the parts had.
     method = Marginal(components=8, shrinkage=0.4, prior=0.65, temperature=0.5)
     stream = BaseStream.start(method, positive).update(positive)
     assert all(stream.scaling.rooted(view) for view in positive.view_names)
-    for settings in ("auto", "default"):  # stated settings do not change what is done already
-        method.set_params(settings=settings)
-        state = stream.finish(method, task).prepared.state
-        assert isinstance(state, MarginalState)
-        assert state.settings.scaling == "natural"
+    state = stream.finish(method, task).prepared.state
+    assert isinstance(state, MarginalState)
     assert state.settings == method.resolved(len(positive.classes))
-    # A scaling that is asked for is kept.
-    for settings in ("auto", "default"):
-        usual = Marginal(scaling="standard+unit", settings=settings)
-        assert usual.row_scaling == "standard+unit"
-        assert usual.choose_settings(positive, task).settings.scaling == "standard+unit"
-
-
-def test_settings_depend_on_the_number_of_queries() -> None:
-    base, _ = world("directions")
-    choices = [
-        Marginal(components=8, shrinkage=0.4, prior=0.65, scaling="standard").choose_settings(
-            base, TaskSpec(way=3, shot=1, queries=queries)
-        )
-        for queries in (1, 10)
-    ]
-    assert choices[0] is not choices[1]
 
 
 def test_what_tasks_share_does_not_change_their_evidence() -> None:
@@ -612,16 +529,6 @@ def test_wide_views_may_have_different_numbers_of_components(
     clf.fit(novel[::6])
     queries = novel[np.arange(len(novel)) % 6 > 0]
     assert (clf.predict(queries) == queries.labels).mean() > 0.6
-
-
-def test_too_few_base_classes_fall_back() -> None:
-    base, _ = synthetic_data()
-    task = TaskSpec(way=3, shot=1, queries=5, eta=0.3)
-    with pytest.warns(FewviewWarning, match="fewer than 2 x 3 ways"):
-        prepared = Marginal(settings="auto").prepare_base(base, task)
-    assert prepared.state.settings.balance is None
-    choice = Marginal(settings="auto", balance=0.25, components=8).choose_settings(base, task)
-    assert (choice.settings.balance, choice.settings.components) == (0.25, 8)
 
 
 # ---------------------------------------------------------------------------- reasons
@@ -743,7 +650,7 @@ def test_many_views_are_scored_as_few_are(monkeypatch: pytest.MonkeyPatch) -> No
     found = []
     for most in (0, 10**9):
         monkeypatch.setattr("fewview.methods.marginal._model.MANY", most)
-        method = Marginal(settings="default")
+        method = Marginal()
         found.append(method.score_episodes(novel, episodes, method.prepare_base(base, task)))
     assert torch.allclose(*(torch.softmax(scores, -1) for scores in found), atol=1e-4)
 

@@ -21,7 +21,7 @@ from fewview.samples._scaling import fit_scaling
 NAN = float("nan")
 WIDTHS = {"a": 7, "b": 5, "c": 9}
 EXACT: dict[str, Any] = {
-    "settings": "default", "transductive": False, "dtype": "float64", "rank": None,
+    "transductive": False, "dtype": "float64", "rank": None,
     "calibration": 1.0,
 }  # fmt: skip
 
@@ -162,7 +162,7 @@ def test_rows_are_of_a_kind_where_they_lack_the_same() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_few_empty_cells_are_a_correction(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows that lack little no matrix is made, and queries may come in pieces."""
-    clf = Marginal(dtype=dtype, settings="default").fit_base(world(16, 20, 0))
+    clf = Marginal(dtype=dtype).fit_base(world(16, 20, 0))
     data, rng = world(4, 30, 1), np.random.default_rng(3)
     views = {
         view: np.where(rng.random(block.shape) < 0.08, NAN, block)
@@ -216,7 +216,7 @@ def test_queries_together_with_empty_cells(structure: str) -> None:
 def test_exact_beats_means_where_cells_are_empty() -> None:
     """Half of the cells empty: knowing so is better than taking means for what was measured."""
     right: dict[str, list[float]] = {"exact": [], "means": []}
-    method = Marginal(settings="default").fit_base(world(12, 20, 0))
+    method = Marginal().fit_base(world(12, 20, 0))
     means = {view: block.mean(axis=0) for view, block in world(12, 20, 0).views.items()}
     for seed in range(1, 9):
         novel, rng = world(4, 12, seed), np.random.default_rng(seed)

@@ -132,7 +132,7 @@ def test_shares_by_analysis_of_variance() -> None:
     data = MultiViewData({"a": values}, labels=np.repeat(np.arange(400), 10))
     zeros = torch.zeros(3, dtype=torch.float64)
     axes = torch.eye(3, 1, dtype=torch.float64)
-    projection = Projection((axes,), (zeros[:1],), (zeros,))
+    projection = Projection((axes,), (zeros[:1],), (zeros,), (zeros[0],))
     rows = torch.from_numpy(values.copy())
     left = left_over(rows, torch.ones(4000, dtype=torch.bool), 0, projection)
     episodes = EpisodeSampler(data, TaskSpec(way=40, shot=1, queries=9)).draw(0, 8)

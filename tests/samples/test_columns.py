@@ -200,50 +200,29 @@ def test_dates_with_slashes_are_read_in_the_order_that_the_column_tells() -> Non
         table(day=["1/2/1970", "3/4/1970"])
 
 
-@pytest.mark.parametrize("cells", [["3 €", "4,20 €"], ["1.234.567", "1.000.000"], ["1,234", "5"]])
+@pytest.mark.parametrize("cells", [["1.234.567", "1.000.000"], ["1,234", "5"]])
 def test_numbers_with_other_signs_are_not_words(cells: list[str]) -> None:
     with pytest.raises(FewviewError, match="write numbers with a point"):
         table(c=cells)
 
 
 @pytest.mark.parametrize(
-    ("cells", "numbers", "unit"),
+    "cells",
     [
-        (["12%", "7.5 %"], [12, 7.5], "%"),
-        (["$3", "$12.50", None], [3, 12.5, NAN], "$"),
-        (["12 kg", "-3kg", "n/a"], [12, -3, NAN], "kg"),
-        (["\N{MINUS SIGN}3 mg/ml", "1e2 mg/ml"], [-3, 100], "mg/ml"),
+        ["12%", "7.5 %"],
+        ["$3", "$12.50", None],
+        ["3 €", "4,20 €"],
+        ["12 kg", "-3kg", "n/a", "5"],
+        [f"{number} {'kg' if number % 2 else 'g'}" for number in range(60)],
     ],
 )
-def test_numbers_in_one_unit_are_numbers(cells: list[str], numbers: list[float], unit: str) -> None:
-    """They were 128 shares of pieces of letters, without a word."""
-    found = table(c=cells, x=list(range(len(cells))))
-    np.testing.assert_array_equal(found.view("t")[:, 0], numbers)
-    assert found.kinds["t"][0] == Column("c", "quantity", (unit,))
-    assert found.columns["t"] == ("c", "x")
+def test_numbers_in_a_unit_are_texts_and_told(cells: list[str]) -> None:
+    with pytest.warns(FewviewWarning, match="numbers in a unit; they are .* leave the unit out"):
+        found = table(c=cells, x=list(range(len(cells))))
+    assert found.kinds["t"][0].kind == ("words" if len(cells) == 60 else "category")
 
 
-def test_another_unit_is_an_error_and_none_is_told() -> None:
-    base = table(dose=["12 mg", "7 mg", "3 mg"])
-    for read in (
-        lambda cells: MultiViewData({"t": pd.DataFrame({"dose": cells})}, like=base),
-        lambda cells: table(dose=cells).like(base),
-    ):
-        assert read(["5 mg"]).view("t").tolist() == [[5.0]]
-        with pytest.raises(FewviewError, match="holds '5 g'; it was learnt with numbers in 'mg'"):
-            read(["5 g"])
-    with pytest.warns(FewviewWarning, match="learnt in 'mg' and has no unit here"):
-        assert MultiViewData({"t": pd.DataFrame({"dose": [5.0]})}, like=base).view("t") == [[5.0]]
-    with pytest.raises(FewviewError, match="column 'dose' holds numbers in 'g' here and in 'mg'"):
-        MultiViewData.concat([base, table(dose=["1 g"])])
-    with pytest.raises(FewviewError, match="column 'x' holds '5 mg'; it was learnt with numbers"):
-        table(x=["5 mg"]).like(table(x=[1.0]))
-
-
-def test_many_numbers_in_several_units_are_refused_and_few_are_categories() -> None:
-    many = [f"{number} {'kg' if number % 2 else 'g'}" for number in range(60)]
-    with pytest.raises(FewviewError, match=r"'0 g', and other cells .* write all in one unit"):
-        table(c=many)
+def test_times_of_day_are_categories() -> None:
     assert table(c=["7am", "9pm"]).columns["t"] == ("c=7am", "c=9pm")
 
 
@@ -260,8 +239,8 @@ def test_a_column_without_a_name_that_counts_rows_is_left_out() -> None:
         found = MultiViewData.from_frames({"t": frame})
     assert found.columns["t"] == ("x", "no", "word=a")
     first, second = [str(warning.message) for warning in told]
-    assert first == "view 't': column '' counts the rows and is left out"
-    assert second == "view 't': column 'no' counts the rows; take it out if it is no measurement"
+    assert "column '' counts the rows" in first
+    assert "column 'no' counts the rows" in second
 
 
 def test_numbers_that_stand_for_nothing_are_told() -> None:
@@ -332,4 +311,4 @@ def test_what_texts_tell_adds_up() -> None:
         whole = Said.of(chosen)
         for both in (one.joined(two), two.joined(one)):
             assert both.column("c") == whole.column("c")
-            assert (both.quantities, both.signs) == (whole.quantities, whole.signs)
+            assert (both.units, both.signs) == (whole.units, whole.signs)

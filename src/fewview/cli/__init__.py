@@ -16,7 +16,6 @@ def main() -> None:
     import warnings
 
     from fewview.cli._app import app
-    from fewview.ground._deprecated import RENAMED_WORDS, current_words
     from fewview.ground._errors import FewviewError, FewviewWarning
     from fewview.ground._lazy import HARDLY_USED, postpone
 
@@ -33,7 +32,7 @@ def main() -> None:
         # What schedulers of clusters send before they kill: what is half done is cleared away.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        app(current_words(sys.argv[1:], RENAMED_WORDS), prog_name="fewview")
+        app(prog_name="fewview")
     except FewviewError as error:
         from fewview.cli._text import say
 

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from fewview.cli._advise import advise
 from fewview.cli._bench import bench
 from fewview.cli._data_sets import data_app
+from fewview.cli._doctor import doctor
 from fewview.cli._fit import fit, impute
 from fewview.cli._methods import methods
 from fewview.cli._predict import predict
@@ -17,9 +18,7 @@ from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
 from fewview.cli._text import examples, paragraphs
-from fewview.cli.doctor._doctor import doctor
 from fewview.cli.serving._serve import serve
-from fewview.cli.suite._commands import suite_app
 
 app = typer.Typer(
     name="fewview",
@@ -34,7 +33,6 @@ app = typer.Typer(
         "fewview results", "everything computed so far",
         "fewview report -o report.html", "the same as one page",
         "fewview reproduce claims", "what the paper says, checked",
-        "fewview suite show", "the leaderboard of the frozen suite",
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -81,13 +79,12 @@ def _plain(kind: Any) -> Any:
 
 
 app.add_typer(data_app, name="data")
-app.add_typer(suite_app, name="suite")
 for command in (
     methods, advise, fit, predict, impute, serve, bench, results, reproduce, report, run,
     doctor,
 ):  # fmt: skip
     app.command(epilog=getattr(command, "epilog", None))(command)
-for some in (app, data_app, suite_app):
+for some in (app, data_app):
     some.info.cls = _plain(TyperGroup)
     for registered in some.registered_commands:
         registered.cls = _plain(TyperCommand)

@@ -12,7 +12,6 @@ from fewview.cli._text import leads_to, say, shows, suggest
 from fewview.ground._flags import PARTS, READING
 
 if TYPE_CHECKING:
-    from fewview.engine._method import Method
     from fewview.samples._data import MultiViewData
 
 
@@ -48,7 +47,7 @@ def fit(
     ] = "marginal",
     way: Annotated[
         int | None,
-        typer.Option(help="Classes per task to choose settings for. Default: up to 5."),
+        typer.Option(help="Classes per task. Default: up to 5."),
     ] = None,
     shot: Annotated[
         int | None, typer.Option(help="Labelled samples per class to expect. Default: 1.")
@@ -77,7 +76,7 @@ def fit(
     """Learn from base classes and write a model for `fewview predict`.
 
     The model holds statistics of the base classes, never their samples (unless asked), and no
-    code: it can be shipped. Automatic settings are chosen for the task given by the options.
+    code: it can be shipped. What is learnt is for the task given by the options.
 
     A base set may be larger than memory: a folder with a folder of tables for every part.
     """
@@ -133,10 +132,7 @@ def fit(
     learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
     if data.labels is None:
         learnt = "learnt how samples vary; there are no labels, so no base classes"
-    say(
-        f"{learnt}, {100 * task.eta:.0f} % of views missing, in {perf_counter() - start:.1f} s"
-        f"{describe_settings(clf)}"
-    )
+    say(f"{learnt}, {100 * task.eta:.0f} % of views missing, in {perf_counter() - start:.1f} s")
     problem = why_not_reject(data)
     if problem:
         say(f"warning: 'fewview predict --reject' will not work with this model: {problem}")
@@ -211,13 +207,3 @@ def why_not_reject(base: MultiViewData) -> str:
     large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
                 for code in range(len(base.classes)))  # fmt: skip
     return too_few_classes(len(base.classes), large)
-
-
-def describe_settings(clf: Method) -> str:
-    """Settings that a method chose by itself, for the log."""
-    settings = getattr(clf.base.prepared.state, "settings", None)
-    if settings is None:
-        return ""
-    listed = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-                       for name, value in vars(settings).items() if value is not None)  # fmt: skip
-    return f"; settings: {listed}"

@@ -584,7 +584,7 @@ def check_prepare_depends_on(case: Case) -> None:
     if tags.trained:
         return  # minutes, and which masks they are trained on is declared by their own tests
     method, task = case.variant(), case.task()
-    _, rows = scale_base(case.base, method.row_scaling, method.dtype)
+    _, rows = scale_base(case.base, method.scaling, method.dtype)
     changes: dict[str, Any] = {
         "way": 2,
         "shot": 1,

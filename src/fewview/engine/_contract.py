@@ -62,8 +62,6 @@ class Contract(Parameters, ABC):
     name: ClassVar[str] = ""
     version: ClassVar[int] = 1
     tags: ClassVar[Tags] = Tags()
-    # What `scaling` may be.
-    scalings: ClassVar[tuple[str, ...]] = SCALINGS
     # What `padding` may be; with one of `KEEPING`, gaps stay gaps.
     paddings: ClassVar[tuple[str, ...]] = PADDINGS
     # Settings that `--tune` may choose from on base classes: parameter -> values.
@@ -95,7 +93,7 @@ class Contract(Parameters, ABC):
     def validate(self) -> None:
         """Check hyper-parameters; called before any work. Subclasses add their own checks."""
         self.check_types()
-        choose("scaling", self.scaling, self.scalings)
+        choose("scaling", self.scaling, SCALINGS)
         if self.padding in KEEPING and self.padding not in self.paddings:
             raise FewviewError(
                 f"padding is {self.padding!r}, which leaves gaps, and {type(self).__name__} has no "
@@ -192,29 +190,6 @@ class Contract(Parameters, ABC):
         return State()
 
     @property
-    def row_scaling(self) -> str:
-        """The rule that rows are scaled by where nothing is chosen."""
-        return self.scaling
-
-    def chosen_for(
-        self, base: MultiViewData, task: TaskSpec, scaling: str | None = None
-    ) -> tuple[Contract, float]:
-        """The same method with its automatic settings chosen, and the seconds that took.
-
-        `base` is unscaled, and a sample where base samples came in parts; `scaling` is the rule
-        that statistics of parts have fixed, with all else that they fix.
-        """
-        return self, 0.0
-
-    def describe_choice(self, state: State) -> str:
-        """Settings that were chosen automatically, `parameter=value` in sorted order; or empty."""
-        return ""
-
-    def settled(self, state: State) -> Contract:
-        """The same method with settings that were chosen automatically fixed."""
-        return self
-
-    @property
     def joins(self) -> bool:
         """Whether tasks of different cells go through one batch.
 
@@ -252,10 +227,6 @@ class Contract(Parameters, ABC):
         """Reasons for one scaled task; by default, every view is left out in turn."""
         return explain_by_leaving_out(batch, lambda part: self.score_batch(part, prepared))
 
-    def renew_parameters(self, parameters: dict[str, Any], version: int) -> dict[str, Any]:
-        """Parameters that a file has of an earlier version of the method, as they are given now."""
-        return parameters
-
     def spell_parameter(self, name: str) -> str:
         """Turn a parameter as written on the command line into the one `set_params` knows."""
         return name
@@ -265,14 +236,13 @@ class Contract(Parameters, ABC):
     def prepare_base(self, base: MultiViewData, task: TaskSpec) -> Prepared:
         """Scale the base set and learn from it; memoised by what the answer depends on."""
         self.validate()
-        chosen, seconds = self.chosen_for(base, task)
-        prepared: Prepared = learn_base(chosen, base, task)
-        return replace(prepared, seconds=prepared.seconds + seconds) if seconds else prepared
+        prepared: Prepared = learn_base(self, base, task)
+        return prepared
 
     def prepare_rows(self, rows: MultiViewData, task: TaskSpec) -> Prepared:
         """Scale unlabelled samples, supports or both and learn from them what they tell."""
         device = self.torch_device
-        scaling = fit_scaling(rows, self.row_scaling, device)
+        scaling = fit_scaling(rows, self.scaling, device)
         scaled = scaling.transform(rows, self.dtype, self.tags.reads_empty_cells, device)
         state = self.prepare_alone(scaled, task, self.random_state)
         return Prepared(scaling, None, state.to(self.torch_device, self.torch_dtype), rows[:0])
@@ -335,8 +305,6 @@ class Contract(Parameters, ABC):
             columns={**before.columns, **rows.columns},
             kinds={**before.kinds, **rows.kinds},
         )
-        if prepared.scaling.means.keys() != prepared.scaling.shift.keys():
-            merged["means"] = {}  # of an earlier version, which fills with shifts
         return replace(
             prepared,
             scaling=replace(prepared.scaling, **merged),
@@ -588,7 +556,7 @@ def learn_together(
     labelled_data(base, None, "base", "the base set has no labels; base classes must be known")
     keep = method.tags.reads_empty_cells
     device = str(method.torch_device)
-    scaling, rows = scale_base(base, method.row_scaling, method.dtype, keep, device)
+    scaling, rows = scale_base(base, method.scaling, method.dtype, keep, device)
     states = method.prepare_each(rows, tasks, method.random_state)
     for state in states:
         if not isinstance(state, State):

@@ -7,7 +7,7 @@ made of. Everything else it holds is numbers, text and arrays.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -172,13 +172,7 @@ class Reader:
                 "that the method came from"
             )
         given = {name: self.value(item) for name, item in value["fields"].items()}
-        known = {item.name for item in fields(kind)}
-        needed = {
-            item.name
-            for item in fields(kind)
-            if item.default is MISSING and item.default_factory is MISSING
-        }
-        odd = sorted((given.keys() - known) | (needed - given.keys()))
+        odd = sorted(given.keys() ^ {item.name for item in fields(kind)})
         if odd:
             raise FewviewError(f"{value['class']} does not have the fields {odd}")
         return kind(**given)
@@ -212,12 +206,11 @@ class Reader:
             if list(found) != list(dims) or not all(fits):
                 raise FewviewError("the scaling does not fit the views")
             parts.append(found)
-        rules = scaling.get("rules", {})  # files of earlier versions have one for all views
+        rules = scaling["rules"]
         if not (rules.keys() <= dims.keys() and set(rules.values()) <= set(SCALINGS)):
             raise FewviewError("the scaling does not fit the views")
-        # Files of earlier versions know nothing of empty cells.
-        cells = {view: self.array(item, "f") for view, item in scaling.get("means", {}).items()}
-        if cells and {v: x.shape for v, x in cells.items()} != {v: (d,) for v, d in dims.items()}:
+        cells = {view: self.array(item, "f") for view, item in scaling["means"].items()}
+        if {v: x.shape for v, x in cells.items()} != {v: (d,) for v, d in dims.items()}:
             raise FewviewError("the means of cells do not fit the views")
         means = self.value(value["means"])
         if means is not None and [tuple(m.shape) for m in means] != [(d,) for d in dims.values()]:
@@ -236,16 +229,10 @@ class Reader:
             seconds=value["seconds"],
         )
 
-    def _known(self, value: Any) -> Any:
-        """Known classes; None in files of earlier versions, whose gates had other numbers."""
-        known = self.value(value)
-        return known if known is not None and known.gate.shape[1:] == (3,) else None
-
     def base(self, value: Document) -> FittedBase:
         """What was learnt from base classes."""
         limits = value["thresholds"]
-        # Files of earlier versions have no sample.
-        found = (value.get(name) for name in ("rows", "sample"))
+        found = (value[name] for name in ("rows", "sample"))
         rows, sample = (None if item is None else self.data(item) for item in found)
         return FittedBase(
             method=value["method"],
@@ -258,8 +245,8 @@ class Reader:
             thresholds=None
             if limits is None
             else Thresholds(tuple(limits["shots"]), self.array(limits["quantiles"], "f")),
-            known=self._known(value.get("known")),
-            sets=self.value(value.get("sets")),
+            known=self.value(value["known"]),
+            sets=self.value(value["sets"]),
             n_samples=value["n_samples"],
             sample=sample,
         )
@@ -271,9 +258,9 @@ def _kinds(data: MultiViewData) -> Document:
 
 
 def _read_kinds(value: Document, dims: dict[str, int]) -> dict[str, tuple[Column, ...]]:
-    """The opposite of `_kinds`; files of earlier versions have numbers alone."""
+    """The opposite of `_kinds`."""
     found = {}
-    for view, columns in value.get("kinds", {}).items():
+    for view, columns in value["kinds"].items():
         found[view] = tuple(Column(name, kind, tuple(levels)) for name, kind, levels in columns)
         fits = sum(column.width for column in found[view]) == dims.get(view)
         if not fits or any(column.kind not in KINDS for column in found[view]):
@@ -371,7 +358,7 @@ def read_method(document: Document) -> Contract:
     strange = set(parameters) - set(method.get_params(deep=False))
     if strange:
         raise FewviewError(f"{document['name']} has no parameter {sorted(strange)[0]!r} here")
-    method.set_params(**method.renew_parameters(parameters, document["version"]))
+    method.set_params(**parameters)
     method.validate()
     return method
 

@@ -22,7 +22,7 @@ from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 from fewview.samples._rates import largest_rate
 
-# Missing rate that automatic settings are chosen for where the base set is complete.
+# Missing rate that is expected where the base set is complete.
 USUAL_ETA = 0.3
 USUAL_WAY = 5
 
@@ -70,7 +70,7 @@ class FittedBase:
         parameters: all its parameters that change results, as `Method.described` writes them.
         classes: the base classes; none where the rows had no labels.
         fingerprint: of the base set.
-        task: what settings were chosen for.
+        task: what was learnt for.
         prepared: scaling, means and state.
         rows: the base set itself; None where only what was learnt is known.
         thresholds: of rejection, by wanted false-reject rate; None where there are none.
@@ -113,7 +113,7 @@ class FittedBase:
         playing: bool = False,
     ) -> FittedBase:
         """What a method has learnt from rows; if they are `playing`, for an open world too."""
-        thresholds = usual_thresholds(method, rows, task, prepared.state) if playing else None
+        thresholds = usual_thresholds(method, rows, task) if playing else None
         known = usual_known(method, rows, task, prepared, thresholds) if playing else None
         return cls(
             method=type(method).__name__,

@@ -56,8 +56,7 @@ class Fitting(_Learnt, Contract):
             base: base samples with labels, or without and `y` given. Samples without any labels
                 still tell how views are scaled and vary; see `prepare_alone`.
             y: labels of the base samples.
-            task: what automatic settings are chosen for; a common case when None, see
-                `usual_task`.
+            task: what is learnt for; a common case when None, see `usual_task`.
         """
         self.validate()
         if isinstance(base, FittedBase):
@@ -125,8 +124,7 @@ class Fitting(_Learnt, Contract):
         """Learn from one more part of the base set; of its rows a bounded sample is kept.
 
         The first part fixes the scaling of the views (and Marginal's principal axes), so it should
-        be a fair sample. Automatic settings are chosen on the kept samples when `fit` is called
-        next. See `BaseStream` for several machines.
+        be a fair sample. See `BaseStream` for several machines.
 
         Args:
             base: labelled base samples.
@@ -147,7 +145,7 @@ class Fitting(_Learnt, Contract):
                 "there is a base set already, and it did not come in parts, so nothing can be "
                 "added to it; set base=None first to begin a new one"
             )
-        self.base = stream.update(part).finish(self, task, choose=False)
+        self.base = stream.update(part).finish(self, task, prepare=False)
 
     def use_base(self: Self, stream: BaseStream, task: TaskSpec | None = None) -> Self:
         """Take what a stream of this method has gathered as the base set; `task` as above."""
@@ -301,8 +299,7 @@ class Fitting(_Learnt, Contract):
         if rows is None or rows.labels is None:
             raise FewviewError(
                 'classes="all" is about base classes and new ones, and what base classes look like '
-                "is not here; call fit_base with labelled base samples (models of earlier versions "
-                "do not have it)"
+                "is not here; call fit_base with labelled base samples"
             )
         task, learnt = usual_task(rows), prepared
         if isinstance(self.base, FittedBase):
@@ -334,10 +331,9 @@ class Fitting(_Learnt, Contract):
     def _learnt_sets(self, task: TaskSpec | None = None) -> SetLimits:
         """Limits of sets for a task, or for the one that the supports are of."""
         if isinstance(self.base, FittedBase):
-            rows, state = self.base.samples, self.base.prepared.state
+            rows = self.base.samples
         else:
             rows = None if self.base is None else as_data(self.base)
-            state = self.prepared_.state
         if rows is None or rows.labels is None:
             raise FewviewError(
                 "sets of classes are calibrated on base classes, and their samples are not here; "
@@ -345,7 +341,7 @@ class Fitting(_Learnt, Contract):
             )
         with self._seeded():
             task = task or self._own_task(self.support_, rows.n_views)
-            found: SetLimits = learn_sets(self.settled(state), rows, task)
+            found: SetLimits = learn_sets(self, rows, task)
         return found
 
     @property

@@ -54,7 +54,7 @@ UNBALANCED = 0.35
 UNBALANCED_ALONE = 0.27
 # What answers lose in probability by queries taken one by one, above which users are warned
 # (`compare_alone`). This and UNBALANCED_ALONE are what 99 of 100 balanced tasks of base classes
-# stay below, and 95 of 100 on any data set (benchmarks/query_warnings.py).
+# stay below, and 95 of 100 on any data set.
 CHANGED = 0.22
 # Fewer queries per class tell little about all that.
 FEWEST_PER_CLASS = 5
@@ -213,8 +213,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
         """Warn where queries look unbalanced to who wants balance, or together say much else."""
         if not self.looks_together or batch.n_query < FEWEST_PER_CLASS * batch.way:
             return  # alone anyway, or too few to tell
-        # With the settings that were chosen, where they are automatic.
-        pull = self.settled(self.prepared_.state).tags.assumes_balance
+        pull = self.tags.assumes_balance
         said = []
         alone = self._scores_alone(batch)
         if alone is None:
@@ -531,7 +530,7 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             base = self.base.fitted_for(self)
             if base.thresholds is not None:
                 return base.thresholds
-            rows, task, state = base.samples, base.task, base.prepared.state
+            rows, task = base.samples, base.task
             if rows is None or rows.labels is None:
                 raise FewviewError(
                     too_few_classes(len(base.classes))
@@ -547,10 +546,8 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
                     "base=..., or call fit_base(base) before fit"
                 )
             task = usual_task(rows)
-            fitted = hasattr(self, "prepared_")
-            state = (self.prepared_ if fitted else self.prepare_base(rows, task)).state
         with self._seeded():
-            limits: Thresholds = set_thresholds(self.settled(state), rows, task)
+            limits: Thresholds = set_thresholds(self, rows, task)
         return limits
 
     def explain(self, X: Any, *, alone: bool = False) -> Explanation:
@@ -782,12 +779,7 @@ def load_model(path: str | PathLike[str], *, device: str = "cpu") -> Method:
         if document["support"] is not None:
             alone = document["prepared"]
             prepared = method.base.prepared if alone is None else reader.prepared(alone)
-            known = method.base.known if document.get("classes") == "all" else None
-            if document.get("classes") == "all" and known is None:
-                raise FewviewError(
-                    "how known classes are told from new ones was written by an earlier version; "
-                    "fit again"
-                )
+            known = method.base.known if document["classes"] == "all" else None
             method._take(reader.data(document["support"]), prepared.to(method.torch_device), known)
         return method
     except FewviewError as error:

@@ -13,12 +13,11 @@ from functools import partial
 from inspect import get_annotations
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fewview.ground._deprecated import current_name, renamed
 from fewview.ground._errors import FewviewError
 from fewview.ground._own_code import content_digest
 
@@ -34,12 +33,8 @@ _PLACE = re.compile(r" at 0x[0-9a-fA-F]+")
 class Parameters(BaseEstimator):  # type: ignore[misc]
     """Makes a dataclass of every class under it: annotated attributes are its parameters.
 
-    A value without annotation, where a class above has the parameter, is its new default. A
-    parameter that got another name stays in `_renamed` for one minor version: old name -> name now,
-    and the version that has it first.
+    A value without annotation, where a class above has the parameter, is its new default.
     """
-
-    _renamed: ClassVar[dict[str, tuple[str, str]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -61,16 +56,6 @@ class Parameters(BaseEstimator):  # type: ignore[misc]
         changed = {f.name: f.type for f in above if f.name in vars(cls) and f.name not in own}
         cls.__annotations__ = {**changed, **own}
         dataclass(kw_only=True, eq=False, repr=False)(cls)
-        for old, (new, since) in cls._renamed.items():
-            cls.__init__ = renamed(old, new, since)(cls.__init__)  # type: ignore[method-assign]
-
-    def set_params(self, **parameters: Any) -> Any:
-        """Change parameters, as scikit-learn does; old names warn."""
-        known = {
-            current_name(name, self._renamed, type(self).__name__): value
-            for name, value in parameters.items()
-        }
-        return super().set_params(**known)
 
     def resolved_parameters(self) -> dict[str, Any]:
         """Parameters by name; a class in which some follow from others fills those in."""

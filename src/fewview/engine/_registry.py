@@ -25,7 +25,6 @@ from sklearn.base import clone
 
 from fewview.engine._contract import Contract
 from fewview.engine._parameters import NOT_IN_KEY
-from fewview.ground._deprecated import current_name
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._own_code import (
     file_digest,
@@ -367,7 +366,7 @@ def create(text: str, **parameters: Any) -> Method:
         key, equals, value = setting.partition("=")
         if not equals:
             raise FewviewError(f"{text!r}: write {setting!r} as parameter=value")
-        key = current_name(method.spell_parameter(key.strip()), method._renamed, name)
+        key = method.spell_parameter(key.strip())
         if key == "base":
             raise FewviewError(
                 f"method {name!r} has no parameter 'base' here; use --base, or the data set's own "

@@ -1,8 +1,8 @@
 """A small, fair sample of a base set that comes in parts.
 
-Sums are enough to learn from a base set, but settings, calibration and thresholds are chosen on
-samples. `Reservoir` keeps a bounded number of them: some classes, and some samples of each, decided
-by hashes of labels and of values. So it is the same whatever the order of the parts and on however
+Sums are enough to learn from a base set, but calibration and thresholds are chosen on samples.
+`Reservoir` keeps a bounded number of them: some classes, and some samples of each, decided by
+hashes of labels and of values. So it is the same whatever the order of the parts and on however
 many machines they were read, and a seed makes another sample.
 """
 
@@ -14,11 +14,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from fewview.episodes._pretended import MOST_BASE_CLASSES
 from fewview.ground._draws import GOLDEN, UInt64Array, mix, raw, stream_key
 from fewview.samples._data import MultiViewData
 
-# Samples of a class; with 100 classes as many as pretended tasks use.
+# Most classes, and most samples of each.
+MOST_BASE_CLASSES = 100
 PER_CLASS = 60
 # Wide views leave room for fewer samples, but not for fewer than a task needs. Classes share it.
 MOST_BYTES = 64 * 2**20

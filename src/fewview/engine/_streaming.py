@@ -60,7 +60,7 @@ class BaseStream:
         counts: per view, rows that have it.
         classes: label -> samples.
         patterns: which views samples have -> samples.
-        sample: a bounded number of the samples, for settings and thresholds.
+        sample: a bounded number of the samples, for thresholds.
 
     Example:
         >>> from fewview.engine._checks import synthetic_data
@@ -85,7 +85,7 @@ class BaseStream:
     def start(cls, method: Contract, sample: MultiViewData) -> BaseStream:
         """Fix the scaling on a fair sample of the base set, usually the first part."""
         method.validate()
-        scaling = fit_scaling(sample, method.row_scaling)
+        scaling = fit_scaling(sample, method.scaling)
         scaled = scaling.transform(sample, np.float64)
         return cls(
             scaling,
@@ -222,26 +222,25 @@ class BaseStream:
         return digest.hexdigest()
 
     def finish(
-        self, method: Contract, task: TaskSpec | None = None, *, choose: bool = True
+        self, method: Contract, task: TaskSpec | None = None, *, prepare: bool = True
     ) -> FittedBase:
         """Make what a method needs from the sums.
 
         Args:
             method: the one the stream was started for, with the same parameters.
             task: what is learnt for; the usual one when None.
-            choose: make the state now, with automatic settings chosen on the samples that were
-                kept. False puts that off until it is used, which is better while parts still come.
+            prepare: make the state now. False puts that off until it is used, which is better
+                while parts still come.
         """
         if not self.classes:
             raise FewviewError("no base sample has been seen yet; update the stream first")
         task = task or usual_task(self.skeleton())
         dtype, device = method.torch_dtype, method.torch_device
         state, thresholds = State(), None
-        if choose:
-            chosen, _ = method.chosen_for(self.sample.rows, task, self.scaling.rule)
+        if prepare:
             kept = self.scaling.transform(self.sample.rows, np.float64)
-            state = chosen.prepare_statistics(self.statistics, task, method.random_state, kept)
-            thresholds = usual_thresholds(method, self.sample.rows, task, state)
+            state = method.prepare_statistics(self.statistics, task, method.random_state, kept)
+            thresholds = usual_thresholds(method, self.sample.rows, task)
         means = tuple(
             (total / max(count, 1)).to(device=device, dtype=dtype)
             for total, count in zip(self.sums, self.counts, strict=True)
@@ -258,7 +257,7 @@ class BaseStream:
             n_samples=self.n_samples,
             sample=self.sample.rows,
             stream=self,
-            pending=not choose,
+            pending=not prepare,
         )
 
     def skeleton(self) -> MultiViewData:

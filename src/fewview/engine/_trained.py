@@ -26,8 +26,6 @@ from fewview.samples._data import MultiViewData
 METRICS = ("euclidean", "cosine", "inner")
 PRESETS = ("fast", "paper")
 TRAIN_ON = ("episode", "base")
-# Until this version of the four methods, gaps stayed gaps whatever `padding` said.
-FIRST_FILLED = 3
 
 
 def prototype_scores(latent: EpisodeBatch, metric: str, temperature: float = 10.0) -> Tensor:
@@ -72,7 +70,7 @@ class TrainedMethod(Method):
     metric: str = "euclidean"
     train_on: str = "episode"
 
-    version: ClassVar[int] = FIRST_FILLED
+    version: ClassVar[int] = 3
     paddings: ClassVar[tuple[str, ...]] = (*KEEPING, *PADDINGS)
     paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
     # What `train_on` may be.
@@ -120,12 +118,6 @@ class TrainedMethod(Method):
         """Features of all views together after `view_width` was applied to each."""
         most = self.settings()["view_width"] or max(dims)
         return sum(min(most, size) for size in dims)
-
-    def renew_parameters(self, parameters: dict[str, Any], version: int) -> dict[str, Any]:
-        """Gaps stayed gaps whatever `padding` said."""
-        if version >= FIRST_FILLED:
-            return parameters
-        return parameters | {"padding": type(self).padding}
 
     def padded(self, batch: EpisodeBatch, prepared: Prepared) -> EpisodeBatch:
         """Fill missing views by the rule; what is filled counts as observed."""

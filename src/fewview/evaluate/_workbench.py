@@ -207,7 +207,7 @@ class Workbench:
                     learnt,
                     kept_tensors(method, rows, learnt)[0],
                 ),
-                ",".join(filter(None, (chosen, method.describe_choice(learnt.state)))),
+                chosen,
                 seconds_base + learnt.seconds,
             )
             for cell, rows, task, learnt in zip(cells, novel, tasks, prepared, strict=True)

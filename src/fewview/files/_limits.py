@@ -97,8 +97,8 @@ def whose_fault(error: Exception, called: str, damaged: str | None = None) -> st
     if not _says_damage(error) and (slip or not (own or damaged)):
         return (
             f"cannot be read: the {known} in {Path(place.filename).name}, a library's; the file is "
-            "not what it should be, or the library does not suit: 'fewview doctor' tells, it "
-            "reads sound files"
+            "not what it should be, or the version of the library does not suit "
+            "('fewview doctor' shows it)"
         )
     usual = "is not a readable {called} file, or is damaged or cut short ({reason}); get it again"
     return (damaged or usual).format(called=called, reason=reason)

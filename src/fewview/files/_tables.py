@@ -47,11 +47,10 @@ TABLES = (*TEXTS, ".parquet", ".npy")
 SHEETS = (".xlsx", ".xls", ".ods")
 # The key of a table whose rows have no names: they are numbered.
 NUMBERED = "(number of the row)"
-# Numbers as they are written where cells are not separated by commas, perhaps in a unit; the second
-# kind has points between thousands alone.
+# Numbers as they are written where cells are not separated by commas; the second kind has points
+# between thousands alone.
 DECIMAL_COMMA = re.compile(
-    r"([$€£] ?)?[+-]?((\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?|\d{1,3}(\.\d{3}){2,})"
-    r"( ?[^\s\d.,:;/_'+*-]\S{0,11})?"
+    r"[+-]?((\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?|\d{1,3}(\.\d{3}){2,})"
 )
 # A number with one point that may stand between thousands.
 THOUSANDS = re.compile(r"[+-]?\d{1,3}\.\d{3}")

@@ -69,7 +69,7 @@ SHOTS = (1, 2, 3, 5, 10)
 AS_PRINTED = "paper"
 SOLVERS = (AS_PRINTED, *PRESETS)
 # Its stated settings: choosing them needs more base classes than some studies have.
-MARGINAL = "marginal:settings=default"
+MARGINAL = "marginal"
 BASE_METHODS = {"UGDA": "ugda", "w/o UGDA (Proto)": "proto", "Marginal": MARGINAL}
 COMPARED = {
     "Proto": "proto", "RFS": "rfs", "PTMAP": "ptmap", "PADDLE": "paddle", "UGDA": "ugda",

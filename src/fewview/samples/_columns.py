@@ -1,9 +1,8 @@
 """What a table's columns are, and words as numbers: learnt once, then the same for every table.
 
-A `Column` says whether a column holds numbers, perhaps in a unit, categories, truth values, dates
-or sentences, and which categories there are. It is learnt from one table (the base set) and travels
-with it, so that a table that comes later, of one row even, gets the same numbers in the same
-places.
+A `Column` says whether a column holds numbers, categories, truth values, dates or sentences, and
+which categories there are. It is learnt from one table (the base set) and travels with it, so that
+a table that comes later, of one row even, gets the same numbers in the same places.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._words import Texts, as_number, number_text
 from fewview.samples._labels import in_order
 
-KINDS = ("number", "quantity", "category", "boolean", "date", "words")
+KINDS = ("number", "category", "boolean", "date", "words")
 # Texts of more different values than this are taken for sentences or names.
 MOST_CATEGORIES = 40
 # Numbers that sentences become: shares of their pieces of three and four letters, by hash.
@@ -35,14 +34,12 @@ WORD_WIDTH = 128
 # A column with a word in it whose other cells are so many different numbers holds a mistake.
 MOST_CODES = 10
 # Numbers as some people write them; read as words, they would lose their order.
-_PLAIN = r"[+-]?\d+([.,]\d+)?"
 ODD_NUMBER = re.compile(
     r"[+-]?(\d+,\d+|\d{1,3}([,_' ]\d{3})+(\.\d+)?|\d{1,3}(\.\d{3}){2,}|\d+(_\d+)+)"
-    rf"|[$€£] ?{_PLAIN}|{_PLAIN} ?[%$€£]"
 )
-# Numbers in a unit: 12 kg, 5%, 37.2 °C, $3.
-QUANTITY = re.compile(
-    r"([$€£¥]?) ?([+\N{MINUS SIGN}-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) ?"
+# Numbers in a unit, such as 12 kg, 5%, 37.2 °C or $3: they are texts, and told.
+IN_UNIT = re.compile(
+    r"([$€£¥]?) ?[+\N{MINUS SIGN}-]?\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)? ?"
     r"([^\s\d.,:;/_'+*±\N{EN DASH}-]\S{0,11})?"
 )
 # Cells of digits and signs alone that are no number, such as 3-5, 2 ± 1 or 12:30.
@@ -80,8 +77,7 @@ class Column:
     Attributes:
         name: as in the table.
         kind: one of `KINDS`.
-        levels: the categories; for truth values the words for false and true; for numbers in a
-            unit that unit.
+        levels: the categories; for truth values the words for false and true.
 
     Example:
         >>> Column("leaf", "category", ("dry", "wet")).names
@@ -139,7 +135,7 @@ class Said:
         texts: the different ones; of more than categories may have, one.
         many: whether there are more.
         readings: what else than categories or sentences the column may be, the likeliest first.
-        quantities: whether all texts are numbers, perhaps in units.
+        units: of texts that are all numbers, "" for none; None where a text is no number.
         signs: whether all texts are digits and signs.
 
     Example:
@@ -150,18 +146,17 @@ class Said:
     texts: tuple[str, ...]
     many: bool
     readings: tuple[Reading, ...]
-    quantities: bool
+    units: frozenset[str] | None
     signs: bool
 
     @classmethod
     def of(cls, texts: Texts) -> Said:
         """Look at texts."""
         different = in_order({text for text in texts if text is not None})
-        units = _units(different)
         return cls(
             *_few(different),
-            _readings(different, units),
-            quantities=units is not None,
+            _readings(different),
+            units=_units(different),
             signs=all(map(SIGNS.fullmatch, different)),
         )
 
@@ -172,7 +167,7 @@ class Said:
             texts,
             self.many or other.many or many,
             tuple(reading for reading in self.readings if reading in other.readings),
-            self.quantities and other.quantities,
+            None if self.units is None or other.units is None else self.units | other.units,
             self.signs and other.signs,
         )
 
@@ -194,13 +189,16 @@ class Said:
                 f"{holds}, and no date of the column tells whether days or months come first; "
                 "write dates such as 2024-05-31"
             )
-        words = self.many and not self.readings
-        if words and self.quantities:
-            raise FewviewError(
-                f"{holds}, and other cells hold numbers in another unit or in none; write all in "
-                "one unit, or leave the unit out"
+        if self.readings:
+            return
+        if self.units is not None and (self.many or len(self.units - {""}) == 1):
+            warnings.warn(
+                f"{holds}, and all its cells are numbers in a unit; they are taken for texts, so "
+                "leave the unit out if they are measurements",
+                FewviewWarning,
+                stacklevel=2,
             )
-        if words and self.signs:
+        elif self.many and self.signs:
             warnings.warn(
                 f"{holds}, and all its cells are digits and signs; they are taken for texts, so "
                 "write one number in a cell if they are measurements",
@@ -221,19 +219,16 @@ def _telling(texts: Sequence[str]) -> str:
     return next(filter(SLASHED.fullmatch, texts), texts[0])
 
 
-def _units(texts: Iterable[str]) -> set[str] | None:
-    """Units of texts that are all numbers, empty for none; None where a text is no number."""
-    units = set()
-    for text in texts:
-        found = _quantity(text)
-        if found is None:
-            return None
-        units.add(found[1])
-    return units
+def _units(texts: Iterable[str]) -> frozenset[str] | None:
+    """Units of texts that are all numbers, "" for none; None where a text is no number."""
+    found = [IN_UNIT.fullmatch(text) for text in texts]
+    if not all(found):
+        return None
+    return frozenset(f"{match[1]}{match[2] or ''}" for match in found if match)
 
 
-def _readings(texts: Sequence[str], units: set[str] | None) -> tuple[Reading, ...]:
-    """Truth values, dates and numbers in a unit, as which all texts can be read."""
+def _readings(texts: Sequence[str]) -> tuple[Reading, ...]:
+    """Truth values and dates, as which all texts can be read."""
     if not texts:
         return ()
     lower = {text.lower() for text in texts}
@@ -242,10 +237,7 @@ def _readings(texts: Sequence[str], units: set[str] | None) -> tuple[Reading, ..
     orders: tuple[tuple[str, ...], ...] = ((), DAY_FIRST, MONTH_FIRST)
     if not _are_days(texts, ()):  # what needs no order can be read in any
         orders = tuple(order for order in orders[1:] if _are_days(texts, order))
-    if orders:
-        return tuple(("date", order) for order in orders)
-    one_unit = units is not None and len(units) == 1 and units != {""}
-    return (("quantity", tuple(units or ())),) if one_unit else ()
+    return tuple(("date", order) for order in orders)
 
 
 def learn_column(name: str, texts: Texts) -> Column:
@@ -268,23 +260,10 @@ def _merged(alike: Sequence[Column]) -> Column:
     if kinds <= {"date", "number"}:  # texts are in one order by now; numbers may be empty
         # One with an order can read the dates of all.
         return max((c for c in alike if c.kind == "date"), key=lambda c: len(c.levels))
-    if kinds <= {"number", "quantity"}:
-        return _in_one_unit(alike)
-    if kinds & {"words", "quantity"}:
+    if "words" in kinds:
         return Column(name, "words")
     levels = in_order({level for c in alike for level in c.levels})
     return Column(name, "category", tuple(levels))
-
-
-def _in_one_unit(alike: Sequence[Column]) -> Column:
-    """The column of several that has a unit; two units are an error."""
-    units = sorted({c.levels[0] for c in alike if c.levels})
-    if len(units) > 1:
-        raise FewviewError(
-            f"column {alike[0].name!r} holds numbers in {units[0]!r} here and in {units[1]!r} "
-            "there; write all in one unit"
-        )
-    return Column(alike[0].name, "quantity", tuple(units))
 
 
 # ------------------------------------------------------------------ tables in parts
@@ -511,8 +490,6 @@ class RawView:
         """
         name, texts = self.names[index], self.texts[index]
         kind = said.column(name).kind
-        if kind == "quantity":
-            return
         numbers = self.block[:, index]
         numbers = numbers[~np.isnan(numbers)]
         words = [
@@ -528,9 +505,9 @@ class RawView:
             raise FewviewError(
                 f"{holds}; write numbers with a point, such as 1000.5, and no other signs"
             )
-        if whole:
-            said.check(holds)
         if len(numbers) < len(words) or kind == "date":
+            if whole:
+                said.check(holds)
             return
         if np.unique(numbers).size > MOST_CODES:
             raise FewviewError(
@@ -568,7 +545,6 @@ class Differences:
     new: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     unknown: dict[str, Counter[str]] = field(default_factory=dict)
-    bare: dict[str, str] = field(default_factory=dict)  # columns without their unit
     what: str = ""
     named: bool = True  # errors say what it is; not where files are read, which names them anyway
 
@@ -611,9 +587,6 @@ class Differences:
                 f"{_many(len(self.new), 'column is new and', 'columns are new and')} left out "
                 f"({shorten(map(repr, self.new), 3)})"
             )
-        for column, unit in self.bare.items():
-            parts.append(f"column {column!r} was learnt in {unit!r} and has no unit here, taken to "
-                         "be the same")  # fmt: skip
         if self.unknown:
             cells = sum(counts.total() for counts in self.unknown.values())
             listed = [
@@ -688,21 +661,11 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
             if _known(column, text):
                 out[row] = column.levels.index(text.lower())
             continue
-        if column.kind == "date":
-            value = _days(text, column.levels)
-        else:
-            value, unit = _quantity(text) or (None, "")
-            if column.kind == "quantity" and not unit:
-                told.bare[column.name] = column.levels[0]
-            elif unit != "".join(column.levels):
-                value = None
+        value = _days(text, column.levels) if column.kind == "date" else _number(text)
         if value is None and _is_dash(text):
             continue
         if value is None:
-            wanted = {
-                "date": "dates such as 2024-05-31",
-                "quantity": f"numbers in {''.join(column.levels)!r}",
-            }.get(column.kind, "numbers")
+            wanted = "dates such as 2024-05-31" if column.kind == "date" else "numbers"
             raise FewviewError(
                 f"{told.place}: column {column.name!r} holds {text!r}; it was learnt with "
                 f"{wanted}, so correct the cell or leave it empty"
@@ -711,13 +674,11 @@ def _codes(column: Column, texts: list[str], told: Differences) -> Block:
     return out
 
 
-def _quantity(text: str) -> tuple[float, str] | None:
-    """A number and its unit, which may be none."""
+def _number(text: str) -> float | None:
     try:
-        return as_number(text), ""
+        return as_number(text)
     except ValueError:
-        found = QUANTITY.fullmatch(text)
-    return None if found is None else (as_number(found[2]), f"{found[1]}{found[3] or ''}")
+        return None
 
 
 def _is_dash(text: str | None) -> bool:
@@ -810,11 +771,6 @@ def _texts(view: str, column: Column, part: Block) -> Texts:
             None if x is None else datetime.fromtimestamp(x * 86400, tz=UTC).isoformat()
             for x in days
         ]
-    if column.kind == "quantity":
-        (unit,) = column.levels
-        texts = (number_text(float(x)) for x in np.nan_to_num(part[:, 0]))
-        written = [f"{unit}{t}" if unit in "$€£¥" else f"{t} {unit}" for t in texts]
-        return [None if gone else text for gone, text in zip(empty, written, strict=True)]
     codes = np.nan_to_num(part[:, 0]).astype(int)
     if column.kind == "category":
         codes = part.argmax(axis=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -46,7 +46,7 @@ class ViewScaling:
         rule: its name, one of `SCALINGS`.
         shift: per view, float64 of shape [] or [width].
         factor: per view, float64 of shape [] or [width].
-        rules: per view, where it is another than that name.
+        rules: per view, which may be another than that name.
         means: per view, float64 [width]: what empty cells are filled with, before anything else.
             NaN for columns without any value, which say nothing and become the same for all rows.
 
@@ -59,24 +59,21 @@ class ViewScaling:
     rule: str
     shift: dict[str, Float64Array]
     factor: dict[str, Float64Array]
-    rules: dict[str, str] = field(default_factory=dict)
-    means: dict[str, Float64Array] = field(default_factory=dict)
+    rules: dict[str, str]
+    means: dict[str, Float64Array]
 
     def rooted(self, view: str) -> bool:
         """Whether square roots are taken first."""
-        return takes_roots(self._rule_of(view))
+        return takes_roots(self.rules[view])
 
     def unit_rows(self, view: str) -> bool:
         """Whether rows are brought to unit length in the end."""
-        return self._rule_of(view).endswith("unit")
-
-    def _rule_of(self, view: str) -> str:
-        return self.rules.get(view, self.rule)
+        return self.rules[view].endswith("unit")
 
     def _fill(self, view: str, rows: Any) -> None:
         """Put means into the empty cells of rows [n, width]; rows of NaN are missing and stay."""
         neutral = np.broadcast_to(_unrooted(self.shift[view], self.rooted(view)), rows.shape[1:])
-        means = self.means.get(view, neutral)  # an earlier version learnt none
+        means = self.means[view]
         silent = np.isnan(means)
         empty = library(rows).isnan(rows)
         if not empty.any() and not silent.any():
@@ -107,7 +104,7 @@ class ViewScaling:
         lib, limit = library(part), float(np.finfo(dtype).max)
         empty = lib.isnan(part) if keep_empty else None
         self._fill(view, part)
-        if empty is not None and view in self.means:
+        if empty is not None:
             # Columns that say nothing are the same for all rows, not empty.
             empty &= _beside(part, ~np.isnan(self.means[view])) | empty.all(axis=1)[:, None]
         if self.rooted(view):
@@ -134,9 +131,9 @@ class ViewScaling:
         One where columns are standardised; else as the means tell: that of counts or other numbers
         without negative ones is the mean square of their roots.
         """
-        if "standard" in self._rule_of(view):
+        if "standard" in self.rules[view]:
             return np.ones(width)
-        means = np.nan_to_num(self.means.get(view, np.zeros(width)))
+        means = np.nan_to_num(self.means[view])
         if self.rooted(view):
             return np.abs(means)
         return np.square((means - self.shift[view]) * self.factor[view])
@@ -184,7 +181,7 @@ class ViewScaling:
         limit = np.finfo(dtype).max
         out = np.empty(block.shape, dtype=dtype)
         size = max(1, CACHED // max(block.shape[1], 1))
-        silent = view in self.means and bool(np.isnan(self.means[view]).any())
+        silent = bool(np.isnan(self.means[view]).any())
         with np.errstate(all="ignore"):
             for start in range(0, len(block), size):
                 part = out[start : start + size]

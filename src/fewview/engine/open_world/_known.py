@@ -117,8 +117,7 @@ def learn_known(
 
     `usual` are the thresholds of `set_thresholds`, where they are there already.
     """
-    settled = method.settled(prepared.state)
-    found = play(settled, base, task)
+    found = play(method, base, task)
     shots, gates = [], []
     for shot in np.unique(found.shots).tolist():
         rows = found.shots == shot
@@ -130,10 +129,9 @@ def learn_known(
             "known and new classes cannot be told apart: base classes have too few samples to hold "
             "some out; four classes with 6 samples or more are needed"
         )
-    limits = Thresholds(
-        (MOST_WEIGHT,), np.array([by_views(found, found.own, ~found.new, base.n_views)])
-    )
-    usual = usual or set_thresholds(settled, base, task)
+    table = by_views(found, found.own, ~found.new, base.n_views)
+    limits = Thresholds((MOST_WEIGHT,), np.array([[[table]]]))
+    usual = usual or set_thresholds(method, base, task)
     fits = np.empty(len(found.new))
     for whole in (False, True):
         rows = found.whole == whole

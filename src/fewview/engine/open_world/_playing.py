@@ -176,8 +176,7 @@ def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable
 def play(method: Contract, base: MultiViewData, task: TaskSpec) -> Played:
     """Let unscaled base classes play new ones; the same question is answered once.
 
-    The method's automatic settings should be fixed by now; the task's gaps are what queries will
-    have, among others.
+    The task's gaps are what queries will have, among others.
     """
     n_classes = len(base.classes)
     sizes = np.bincount(base.codes, minlength=n_classes)
@@ -335,7 +334,7 @@ def _with_whole_supports(tasks: list[Episodes]) -> list[Episodes]:
 
 def _prepared(method: Contract, known: MultiViewData, task: TaskSpec) -> Prepared:
     if type(method).typicality is Contract.typicality:
-        return Prepared(fit_scaling(known, method.row_scaling), None, State(), known[:0])
+        return Prepared(fit_scaling(known, method.scaling), None, State(), known[:0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewviewWarning)
         return method.prepare_base(thinned(known, MOST_SAMPLES), task)

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewview.engine._contract import Contract
-from fewview.engine._state import State
 from fewview.engine.open_world._playing import Played, play
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError
@@ -39,15 +38,10 @@ class Thresholds:
         quantiles: [gaps, shots, ways, views, levels]: the first entry is about supports with gaps
             or as they come, the second, where there is one, about supports that have all views;
             entry w - 1 is about the best of w classes, entry v - 1 about queries with v views.
-            Files of earlier versions have neither gaps nor ways.
     """
 
     shots: tuple[int, ...]
     quantiles: FloatArray
-
-    def __post_init__(self) -> None:
-        if self.quantiles.ndim == 3:
-            object.__setattr__(self, "quantiles", self.quantiles[None, :, None])
 
     def share_below(
         self,
@@ -102,12 +96,10 @@ def set_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thr
     return Thresholds(shots, np.array(tables))
 
 
-def usual_thresholds(
-    method: Contract, base: MultiViewData, task: TaskSpec, state: State
-) -> Thresholds | None:
-    """`set_thresholds` of a method that has learnt; None where there are too few base classes."""
+def usual_thresholds(method: Contract, base: MultiViewData, task: TaskSpec) -> Thresholds | None:
+    """`set_thresholds`; None where there are too few base classes."""
     try:
-        return set_thresholds(method.settled(state), base, task)
+        return set_thresholds(method, base, task)
     except FewviewError:
         return None  # asking for it later says why
 

@@ -89,10 +89,7 @@ def _question(method: Contract, base: MultiViewData, task: TaskSpec) -> Hashable
 
 @cached(LRUCache(16), key=_question, lock=Lock())
 def learn_sets(method: Contract, base: MultiViewData, task: TaskSpec) -> SetLimits:
-    """Learn from unscaled base classes; way, shot and gaps are those of the task.
-
-    The method's automatic settings should be fixed by now.
-    """
+    """Learn from unscaled base classes; way, shot and gaps are those of the task."""
     sizes = np.bincount(base.codes, minlength=len(base.classes))
     shot = min(task.shots)
     large = np.flatnonzero(sizes >= shot + 2)

@@ -244,13 +244,6 @@ class Moments:
             out.append(variance * (found.sum() / variance.sum()))
         return torch.cat(out)
 
-    def leading(self, components: int) -> Moments:
-        """Moments of the first components of every view."""
-        places = torch.split(torch.arange(len(self.mean)), list(self.dims))
-        parts = [place[:components] for place in places]
-        kept, dims = torch.cat(parts), tuple(len(part) for part in parts)
-        return self.changed(lambda m: m[kept][:, kept], mean=self.mean[kept], dims=dims)
-
     def block_means(self, matrix: Tensor) -> Tensor:
         """Mean diagonal entry of the block of every view, at each of its coordinates: [d]."""
         widths = torch.tensor(self.dims)

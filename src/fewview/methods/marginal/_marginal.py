@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import wraps
 from threading import Lock
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
@@ -28,7 +26,6 @@ from fewview.ground._errors import FewviewWarning
 from fewview.ground._memory import LRUCache, cached
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
-from fewview.methods.marginal._folds import FoldScorer
 from fewview.methods.marginal._imputer import impute
 from fewview.methods.marginal._model import Evidence, Kept, predictive_scores
 from fewview.methods.marginal._outside import (
@@ -44,7 +41,6 @@ from fewview.methods.marginal._remainder import learn_remainder
 from fewview.methods.marginal._rounds import (
     MarginalState,
     Rule,
-    completed,
     evidence_of,
     restructured,
     score_alone,
@@ -53,19 +49,16 @@ from fewview.methods.marginal._rounds import (
 )
 from fewview.methods.marginal._settings import (
     Settings,
-    SettingsChoice,
-    choose_settings,
 )
 from fewview.methods.marginal._unlabelled import FEW, beside, gaussians_alone, tell_something
 from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
-from fewview.samples._scaling import SCALINGS
 
 SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 # Factors of scores by supports alone where calibration is not chosen: those with the smallest
-# calibration error on base classes at missing rate 0.3 (benchmarks/marginal_calibration.py). Three
+# calibration error on base classes at missing rate 0.3 (benchmarks/experiments). Three
 # data sets with 6 to 9 base classes want larger ones than three with 30 to 80; between nothing was
 # measured. By whether there are many classes; None where that is not known.
 MANY_CLASSES = 20
@@ -81,18 +74,7 @@ NEW_VIEW = 0.5
 # together at most, since a GPU multiplies the matrices of all of them with the weights of each.
 MATRICES, TOGETHER = 4, 64
 # Settings that are parameters too.
-CHOSEN = tuple(field.name for field in fields(Settings) if field.name != "alone")
-# Preparing does not depend on the task once the settings are fixed.
-ANY_TASK = TaskSpec(way=2)
-
-
-def _question(
-    method: Marginal, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
-) -> Hashable:
-    """All that chosen settings depend on."""
-    asked = (task.way, task.shot, task.queries, task.missing.describe(), task.eta)
-    given = tuple((frozen or {}).items())
-    return base.fingerprint, method.key(), str(method.torch_device), asked, given
+GIVEN = tuple(field.name for field in fields(Settings) if field.name != "alone")
 
 
 @dataclass(frozen=True)
@@ -118,26 +100,7 @@ def _keep(most: int) -> Callable[[MarginalState, int | None], tuple[Kept, Margin
 _kept, _kept_of_fold = _keep(16), _keep(1)
 
 
-def _accepts_score(cls: type[Marginal]) -> type[Marginal]:
-    """Let the constructor take `score=` for `scoring`.
-
-    An attribute named `score` would hide the `score` function that every scikit-learn classifier
-    has, so the parameter that is stored is `scoring`.
-    """
-    initialise = cls.__init__
-
-    @wraps(initialise)
-    def accept(self: Marginal, *, score: str | None = None, **parameters: Any) -> None:
-        if score is not None:
-            parameters["scoring"] = score
-        initialise(self, **parameters)
-
-    cls.__init__ = accept  # type: ignore[method-assign, assignment]
-    return cls
-
-
 @register("marginal")
-@_accepts_score
 class Marginal(Method):
     """Classify from any views: missing ones are integrated out, not filled in.
 
@@ -164,9 +127,8 @@ class Marginal(Method):
     there, and the predictive score would count it twice; the predictive one sets where they start.
 
     Args:
-        scaling: of views before their principal components. `"auto"` is `natural`: by what the
-            entries of a view are (counts of words, histograms, signed measurements), see
-            `fit_scaling`; automatic settings may choose another.
+        scaling: of views before their principal components. `"natural"` goes by what the entries of
+            a view are (counts of words, histograms, signed measurements), see `fit_scaling`.
         components: most principal components of a view.
         shrinkage: of the covariance within classes towards its diagonal (an eighth of it towards
             a sphere) in the principal components of every view, 0 to 1.
@@ -181,7 +143,7 @@ class Marginal(Method):
             all tasks; `"auto"` weighs equal against learnt shares in every task.
         calibration: factor of the final scores. None: queries alone have the stated one; used
             together they have one for every task, that makes them a little surer than alone.
-        scoring: `"predictive"` or `"variational"`. `score=` is understood too.
+        scoring: `"predictive"` or `"variational"`.
         transductive: whether queries are used together; False classifies each one alone.
         n_iter: most rounds; a task stops early when its queries have settled.
         rank: most directions in which class means differ; None keeps all, and the time of a round
@@ -192,24 +154,21 @@ class Marginal(Method):
             a wide sphere per view), `"diagonal"` (S), `"no cross-view"` (blocks of S and B),
             `"imputed"` (missing views are filled in with their conditional means, then taken as
             data).
-        settings: `"auto"` chooses what is None or `"auto"` (a prior that is given
-            keeps its detail, a temperature its annealing) on tasks drawn from base classes alone,
-            for the way, shot and missing views of the task; it needs 2 x way + 2 base classes and
-            else warns and takes the stated values; it takes seconds to a minute and gains little.
-            `"default"` takes the stated values: 128 components, shrinkage 0.4, prior 0.65 with
-            detail 0.5, temperature 0.5, anneal 0.2, for queries alone calibration 0.7 (0.4 with 20
-            base classes or more), which were the best or near it on base classes of six data sets.
+
+    What is None has a stated value: 128 components, shrinkage 0.4, prior 0.65 with detail 0.5,
+    temperature 0.5, anneal 0.2, for queries alone calibration 0.7 (0.4 with 20 base classes or
+    more), which were the best or near it on base classes of six data sets.
 
     Example:
         >>> import fewview
         >>> data = fewview.load("digits")
         >>> base, novel = data[data.labels < 6], data[data.labels >= 6]
-        >>> clf = Marginal(base=base, settings="default").fit(novel[:12])
+        >>> clf = Marginal(base=base).fit(novel[:12])
         >>> clf.predict(novel[12:15]).shape
         (3,)
     """
 
-    scaling: str = "auto"
+    scaling: str = "natural"
     components: int | None = None
     shrinkage: float | None = None
     prior: float | None = None
@@ -223,16 +182,13 @@ class Marginal(Method):
     n_iter: int = 10
     rank: int | None = 128
     structure: str = "full"
-    settings: str = "default"
 
     version: ClassVar[int] = 11
-    scalings: ClassVar[tuple[str, ...]] = ("auto", *SCALINGS)
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "auto"}
+    paper_settings: ClassVar[dict[str, str]] = {"scaling": "natural"}
 
     @property
     def tags(self) -> Tags:  # type: ignore[override]
-        """With stated settings, only how many classes a task has changes what is learnt."""
-        chosen = self.settings != "default"
+        """Only how many classes a task has changes what is learnt."""
         return Tags(
             transductive=True,
             handles_missing=True,
@@ -240,7 +196,7 @@ class Marginal(Method):
             iterative=True,
             bridges_views=True,
             reads_empty_cells=True,
-            prepare_depends_on=("way", "shot", "queries", "missing") if chosen else ("way",),
+            prepare_depends_on=("way",),
         )
 
     @property
@@ -254,7 +210,6 @@ class Marginal(Method):
         super().validate()
         choose("scoring", self.scoring, SCORES)
         choose("structure", self.structure, STRUCTURES)
-        choose("settings", self.settings, ("auto", "default"))
         shares = ("shrinkage", "prior", "prior_detail", "anneal")
         check_numbers(
             self,
@@ -263,15 +218,11 @@ class Marginal(Method):
             whole={"components": 1, "rank": 1, "n_iter": 0},
         )
 
-    def spell_parameter(self, name: str) -> str:
-        """On the command line `score` means `scoring`."""
-        return "scoring" if name == "score" else name
-
     # ------------------------------------------------------------------ settings
 
     def fixed(self) -> dict[str, Any]:
-        """Settings that were given and are not to be chosen."""
-        given = {name: getattr(self, name) for name in CHOSEN}
+        """Settings that were given."""
+        given = {name: getattr(self, name) for name in GIVEN}
         given = {name: value for name, value in given.items() if value not in (None, "auto")}
         if "balance" in given:
             given["balance"] = float(given["balance"])
@@ -284,57 +235,14 @@ class Marginal(Method):
         many = None if n_classes is None else n_classes >= MANY_CLASSES
         return replace(Settings(alone=ALONE[many]), **self.fixed())
 
-    @cached(LRUCache(256), key=_question, lock=Lock())
-    def choose_settings(
-        self, base: MultiViewData, task: TaskSpec, frozen: Mapping[str, Any] | None = None
-    ) -> SettingsChoice:
-        """Choose settings, but for `frozen` ones, on tasks drawn from (unscaled) base classes.
-
-        The same question is answered once.
-        """
-        frozen = frozen or {}
-        return choose_settings(
-            base,
-            task,
-            self.random_state,
-            self.fold_scorer(),
-            start=replace(self.resolved(len(base.classes)), **frozen),
-            fixed=(*self.fixed(), *frozen),
-            transductive=self.transductive,
-        )
-
-    def fold_scorer(self) -> FoldScorer:
-        """What scores pretended tasks as this method would, whatever the settings."""
-        return FoldScorer(self._rule, self.torch_device, self.torch_dtype)
-
     @property
     def _rule(self) -> Rule:
         return gather_options(Rule, self, {})
 
-    def _with(self, settings: Settings) -> Marginal:
-        """Return the same method with fixed settings."""
-        method: Marginal = clone(self)
-        chosen = {name: getattr(settings, name) for name in CHOSEN}
-        return cast(Marginal, method.set_params(settings="default", base=None, **chosen))
-
-    def chosen_for(
-        self, base: MultiViewData, task: TaskSpec, scaling: str | None = None
-    ) -> tuple[Marginal, float]:
-        """Choose settings if they are automatic; statistics of parts have fixed some of them."""
-        if self.settings == "default":
-            if scaling in (None, self.row_scaling):
-                return self, 0.0
-            return cast(Marginal, clone(self).set_params(base=None, scaling=scaling)), 0.0
-        fixed = {"scaling": scaling, "components": self.resolved().components}
-        choice = self.choose_settings(base, task, {} if scaling is None else fixed)
-        if choice.accuracy != choice.accuracy:
-            warnings.warn(f"Marginal: {choice.reason}", FewviewWarning, stacklevel=4)
-        return self._with(choice.settings), choice.seconds
-
     # ------------------------------------------------------------------ the method
 
     def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
-        """Projection, mean and covariances, with the settings as far as they are given."""
+        """Projection, mean and covariances."""
         if len(base.classes) < 2:
             warnings.warn(
                 "Marginal: the base set has one class; how much classes differ is assumed, as it "
@@ -364,11 +272,6 @@ class Marginal(Method):
             )
         return MarginalStatistics(fit_projection(sample, components))
 
-    @property
-    def row_scaling(self) -> str:
-        """The given scaling, or the stated one."""
-        return self.resolved().scaling
-
     def prepare_statistics(
         self,
         statistics: MarginalStatistics,
@@ -376,7 +279,7 @@ class Marginal(Method):
         seed: int,
         sample: MultiViewData | None = None,
     ) -> MarginalState:
-        """The model from sums; settings are those that `chosen_for` chose, given or stated."""
+        """The model from sums."""
         settings, projection = self.resolved(len(statistics.labels)), statistics.projection
         model = restructured(statistics.moments(), settings, self.structure)
         if sample is None:
@@ -409,7 +312,7 @@ class Marginal(Method):
         return replace(out, state=state.to(self.torch_device, self.torch_dtype))
 
     def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
-        """The model from unlabelled rows and supports; settings are the given or stated ones."""
+        """The model from unlabelled rows and supports."""
         found = gaussians_alone(column_filled(rows), self._components_alone)
         settings = self.resolved()
         if (rows.codes < 0).any():
@@ -549,7 +452,7 @@ class Marginal(Method):
         prepared = self.prepared_ if hasattr(self, "prepared_") else self._learnt()
         state = cast(MarginalState, prepared.to("cpu").state)
         data = as_data(X, like=prepared.reference).like(prepared.reference, "samples")
-        return impute(data, prepared.scaling, completed(state), state.model)
+        return impute(data, prepared.scaling, state.projection, state.model)
 
     def _learnt(self) -> Prepared:
         """What there is before `fit`."""
@@ -588,17 +491,3 @@ class Marginal(Method):
             few = (members[..., :-1].amax(1) <= 1)[:, None]
             more = more * few
         return out + more
-
-    def describe_choice(self, state: State) -> str:
-        """What automatic settings came to, but for what was given."""
-        if self.settings == "default":
-            return ""
-        settings = vars(cast(MarginalState, state).settings)
-        left = sorted(set(CHOSEN) - self.fixed().keys())
-        left = [name for name in left if settings[name] is not None]
-        texts = (f"{settings[name]:.3g}" if name != "scaling" else settings[name] for name in left)
-        return ",".join(f"{name}={text}" for name, text in zip(left, texts, strict=True))
-
-    def settled(self, state: State) -> Marginal:
-        """The same method with the settings that were chosen."""
-        return self._with(cast(MarginalState, state).settings)

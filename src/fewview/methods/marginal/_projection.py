@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,40 +26,14 @@ class Projection:
     axes: tuple[Tensor, ...]  # per view [width, components]
     shift: tuple[Tensor, ...]  # per view [components]; a sample becomes x @ axes - shift
     # What empty cells need: means of base rows, per view [width], and the variance of a direction
-    # outside the axes, per view []. A model of an earlier version has neither.
-    centre: tuple[Tensor, ...] = ()
-    spare: tuple[Tensor, ...] = ()
+    # outside the axes, per view [].
+    centre: tuple[Tensor, ...]
+    spare: tuple[Tensor, ...]
 
     @property
     def dims(self) -> tuple[int, ...]:
         """Components of every view."""
         return tuple(int(axes.shape[1]) for axes in self.axes)
-
-    @classmethod
-    def identity(cls, dims: Sequence[int]) -> Projection:
-        """Return the projection that leaves components as they are."""
-        return cls(
-            tuple(torch.eye(width, dtype=torch.float64) for width in dims),
-            tuple(torch.zeros(width, dtype=torch.float64) for width in dims),
-        )
-
-    def with_rest(self, variances: Tensor) -> Projection:
-        """The same with a centre and a rest, from variances of components [d] where it has none.
-
-        The centre then lies in the axes, and outside them rows vary as along the last component.
-        """
-        if self.centre:
-            return self
-        parts = torch.split(variances, list(self.dims))
-        sizes = [axes[:, 0].square().sum() for axes in self.axes]  # of every axis, squared
-        return replace(
-            self,
-            centre=tuple(
-                axes @ shift / size
-                for axes, shift, size in zip(self.axes, self.shift, sizes, strict=True)
-            ),
-            spare=tuple(part.min() / size for part, size in zip(parts, sizes, strict=True)),
-        )
 
     def apply(
         self, views: Sequence[Tensor], mask: Tensor, known: Mapping[int, Tensor] | None = None

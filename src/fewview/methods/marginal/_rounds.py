@@ -171,7 +171,7 @@ def evidence_of(
         known = (tuple(map(torch.nan_to_num, views)) for views in (batch.support, batch.query))
         found = replace(batch, support=next(known), query=next(known))
     mask = torch.cat([batch.support_mask, batch.query_mask], dim=1)
-    projection, seen = completed(state), {}
+    projection, seen = state.projection, {}
 
     def components(tasks: slice, part: EpisodeBatch) -> Tensor:
         left = {view: leave_over(part, view, projection) for view in views}
@@ -200,18 +200,13 @@ def evidence_of(
     return out, [seen[start] for start in sorted(seen)]
 
 
-def completed(state: MarginalState) -> Projection:
-    """The projection with what empty cells need; earlier versions did not learn it."""
-    return state.projection.with_rest((state.model.within + state.model.between).diagonal())
-
-
 def space_of(state: MarginalState, which: str, kept: Kept | None) -> Space:
     """What rows with empty cells are looked at in: `within` classes, or as of `any class`."""
     known = {} if kept is None else kept.spaces
     if which not in known:
         model = state.model
         covariance = model.within if which == "within" else model.within + model.between
-        known[which] = Space.of(completed(state), covariance, model.mean)
+        known[which] = Space.of(state.projection, covariance, model.mean)
     return cast(Space, known[which])
 
 
@@ -234,7 +229,7 @@ def score_alone(
         if profile is None:
             return remainder, None
         if empty:
-            projection, filled = completed(state), part
+            projection, filled = state.projection, part
             if has_empty_cells(part):
                 filled = fill_cells(part, space_of(state, "any class", kept))
             left = {view: leave_over(filled, view, projection) for view in profile.views}

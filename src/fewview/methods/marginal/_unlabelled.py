@@ -68,7 +68,6 @@ def beside(
 ) -> tuple[Projection, Gaussians]:
     """Two models of different views side by side, which say nothing about each other."""
     (first, one), (second, two) = known, new
-    first = first.with_rest((one.within + one.between).diagonal())
     projection = Projection(
         first.axes + second.axes,
         first.shift + second.shift,

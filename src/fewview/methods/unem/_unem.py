@@ -15,7 +15,6 @@ from fewview.engine._method import Method
 from fewview.engine._parameters import check_numbers
 from fewview.engine._registry import register
 from fewview.engine._state import State, Tags
-from fewview.episodes._pretended import MOST_QUERIES, SHARES
 from fewview.episodes._sampler import EpisodeSampler
 from fewview.episodes._task import TaskSpec
 from fewview.ground._errors import FewviewError, FewviewWarning
@@ -25,6 +24,9 @@ from fewview.numerics._padding import pad
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 
+# Class shares of the tasks that are learnt on, and most queries of one.
+SHARES = ("balanced", "dirichlet:2")
+MOST_QUERIES = 75
 # Half the squared distance of two samples, on average, that the scale starts from: the first where
 # nothing can be learnt, the best one where it can.
 USUAL_DISTANCE = 10.0

@@ -1,1 +1,0 @@
-"""Frozen suites of tasks: one file for each, and what reads them."""
