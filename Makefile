@@ -15,7 +15,7 @@ endif
 # has switched compiled files off; 'make clean' removes them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo docs picture reproduction test parity lint types clean
+.PHONY: help install demo docs results reproduction test parity lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,7 +24,7 @@ help:
 	@echo "make test      tests, lint and types"
 	@echo "make parity    checks from outside, by ../shared/tools; some: make parity GROUPS='tasks reading'"
 	@echo "make docs      the documentation as a site in build/docs"
-	@echo "make picture   the picture of the README, from recorded results"
+	@echo "make results   results page, tables and picture of the README, from recorded results"
 	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
 	@echo "make clean     remove .venv, caches and outputs"
 
@@ -49,12 +49,11 @@ parity: $(if $(PARITY),install)
 docs: install
 	$(BIN)/python docs/_tools/build.py
 
-picture: install
-	$(BIN)/python docs/_tools/picture.py
+results: install
+	$(BIN)/python benchmarks/make_results.py
 
 reproduction: install
 	$(BIN)/python docs/_tools/published.py
-	$(BIN)/python docs/_tools/evidence.py
 
 lint: install
 	$(BIN)/ruff check .

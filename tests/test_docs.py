@@ -9,11 +9,10 @@ import json
 import os
 import pkgutil
 import re
-import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -359,40 +358,12 @@ def test_commands_of_generated_pages_exist(generated: dict[str, str]) -> None:
 
 def test_pages_of_recorded_results_are_what_the_command_makes() -> None:
     """After recording: `make reproduction`, and commit what it writes."""
-    for name, text in {**tool("published").pages(), **tool("evidence").pages()}.items():
+    for name, text in tool("published").pages().items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
 
 
-@pytest.fixture
-def run_script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Run a script with words, in this process: starting another takes longer than the work."""
-
-    def run(path: Path, *words: str) -> None:
-        monkeypatch.setattr(sys, "argv", [str(path), *words])
-        runpy.run_path(str(path), run_name="__main__")
-
-    return run
-
-
-def test_the_page_about_more_answers_is_what_was_measured(
-    tmp_path: Path, run_script: Callable[..., None]
-) -> None:
-    page = tmp_path / "page.md"
-    run_script(ROOT / "benchmarks/more_answers.py", "page", "--output", str(page))
-    assert page.read_text() == (ROOT / "docs/more-answers.md").read_text(encoding="utf-8")
-
-
-def test_the_page_about_other_data_is_what_was_measured(
-    tmp_path: Path, run_script: Callable[..., None]
-) -> None:
-    script, kept = ROOT / "benchmarks/other_data.py", ROOT / "benchmarks/results/other-data.json"
-    page = tmp_path / "page.md"
-    run_script(script, "--store", "none", "--json", str(kept), "--page", str(page))
-    assert page.read_text() == (ROOT / "docs/other-data.md").read_text(encoding="utf-8")
-
-
 def test_methods_have_the_settings_that_were_chosen() -> None:
-    """Those of benchmarks/scalings.py; the page about them says so."""
+    """Those of benchmarks/scalings.py."""
     from fewview import create
 
     kept = json.loads((ROOT / "benchmarks/results/scalings.json").read_text(encoding="utf-8"))

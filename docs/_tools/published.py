@@ -109,12 +109,12 @@ def tables_page(records: Path) -> str:
 
 def in_short(sheets: Mapping[str, Sheet]) -> str:
     """A line for every table: on whose features, and how near it comes."""
-    words = {"same": "the paper's"}
+    words = {"yes": "the paper's"}
     body = []
     for name, sheet in sheets.items():
         both = [row for row in sheet.rows if row.get("difference") is not None]
         likely = [row for row in sheet.rows if None not in (row.get("likely"), row.get("paper"))]
-        kinds = {get_spec(row["dataset"]).relation for row in sheet.rows}
+        kinds = {get_spec(row["dataset"]).same_as_paper for row in sheet.rows}
         near = [abs(row["likely"] - row["paper"]) for row in likely]
         body.append([
             name,

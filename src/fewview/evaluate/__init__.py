@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fewview.evaluate._grid import plan as plan
     from fewview.evaluate._options import bench as bench
     from fewview.evaluate._options import make_grid as make_grid
+    from fewview.evaluate._progress import PlainProgress as PlainProgress
+    from fewview.evaluate._progress import Progress as Progress
     from fewview.evaluate._runner import Outcome as Outcome
     from fewview.evaluate._runner import run as run
     from fewview.results import Cell as Cell
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Grid": "fewview.evaluate._grid",
     "Outcome": "fewview.evaluate._runner",
+    "PlainProgress": "fewview.evaluate._progress",
+    "Progress": "fewview.evaluate._progress",
     "bench": "fewview.evaluate._options",
     "make_grid": "fewview.evaluate._options",
     "plan": "fewview.evaluate._grid",

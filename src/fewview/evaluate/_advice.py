@@ -25,13 +25,10 @@ from fewview.samples._data import MultiViewData
 
 # It learns from base classes, and fewer of them are left while others play new classes. On new
 # classes of the development sets it is ahead of what it showed by about this many points times
-# (1 / classes left - 1 / classes), more than other methods are, which gain nothing
-# (`benchmarks/more_answers.py advice`).
+# (1 / classes left - 1 / classes), more than other methods are, which gain nothing.
 LEARNER, GAIN = "marginal", 60.0
 MUCH_FASTER = 5  # times, to be worth a word
-# What a practitioner would do without this package. Of those that are level the first is taken: on
-# other data (benchmarks/results/other-data.json) it is two points ahead of the nearest neighbour;
-# boosting was not run there, and on soybean it was the better one in one draw of two.
+# What a practitioner would do without this package. Of those that are level the first is taken.
 PLAIN = ("concat-logistic", "concat-nn", "concat-hgb")
 
 

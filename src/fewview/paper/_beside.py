@@ -191,13 +191,13 @@ def _remarks(
     """What a reader of the table has to know."""
     out = []
     here = "" if table.name == "ablation" else _runs_on(table, gathered, wish)
-    if here in names() and get_spec(here).relation == "stand-in":
+    if here in names() and get_spec(here).same_as_paper == "stand-in":
         spec = get_spec(here)
         out.append(
             f"ours runs on the stand-in {spec.name} ({spec.note}): {spec.n_views} views instead "
             "of three, so digits cannot be compared; give your own features with --features"
         )
-    elif here in names() and get_spec(here).relation == "recomputed":
+    elif here in names() and get_spec(here).same_as_paper == "recomputed":
         out.append(
             f"features of {here} are not the paper's ({get_spec(here).note}), so its numbers are a "
             "guide to ours and no more"

@@ -704,11 +704,11 @@ def data_kind(claim: Claim, evidence: Evidence, wish: Wish) -> str:
     """Whose features a claim was judged on: the paper's, recomputed ones, or a stand-in's."""
     lines = claim.lines(evidence)
     used = [line for line in lines if weigh(evidence, line)] or lines
-    found = {get_spec(line.dataset(wish)).relation for line in used}
+    found = {get_spec(line.dataset(wish)).same_as_paper for line in used}
     if STAND_IN in found:
         return STAND_IN
-    words = {"same": "paper's", "recomputed": "recomputed"}
-    return " and ".join(word for relation, word in words.items() if relation in found)
+    words = {"yes": "paper's", "recomputed": "recomputed"}
+    return " and ".join(word for kind, word in words.items() if kind in found)
 
 
 def judge_all(

@@ -266,7 +266,7 @@ def data_of(name: str, wish: Wish) -> str:
 def is_stand_in(name: str, wish: Wish) -> bool:
     """Whether a table runs on stand-in features, whose digits are not the paper's."""
     dataset = data_of(name, wish)
-    return dataset in dataset_names() and get_spec(dataset).relation == "stand-in"
+    return dataset in dataset_names() and get_spec(dataset).same_as_paper == "stand-in"
 
 
 def has_data(name: str, wish: Wish) -> bool:

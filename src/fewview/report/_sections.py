@@ -314,11 +314,11 @@ def _paper_part(panel: Panel, looks: Looks) -> Section | None:
             f"average, from {gaps.min():+.1f} to {gaps.max():+.1f}."
         ),
     )
-    relation = {
-        "same": "The very arrays of the paper.",
+    same_as_paper = {
+        "yes": "The very arrays of the paper.",
         "recomputed": "The paper's images, views recomputed: digits cannot agree exactly.",
         "stand-in": "A stand-in for the paper's data: only the order of methods can be compared.",
-    }[spec.relation]
+    }[spec.same_as_paper]
     numbers = Table(
         f"Accuracy in percent on {panel.title}: the paper's {table.label} against ours.",
         ("method", "#rate", "#paper", "#ours", "#ours minus paper", "#our splits",
@@ -326,7 +326,7 @@ def _paper_part(panel: Panel, looks: Looks) -> Section | None:
         rows,
         methods=[str(row[0]) for row in rows],
     )  # fmt: skip
-    words = [relation] + ([f"Note: {spec.note}."] if spec.note else [])
+    words = [same_as_paper] + ([f"Note: {spec.note}."] if spec.note else [])
     return Section(panel.title, words, [figure], [numbers])
 
 
