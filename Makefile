@@ -15,7 +15,7 @@ endif
 # has switched compiled files off; 'make clean' removes them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo docs results reproduction test parity lint types clean
+.PHONY: help install demo docs results test parity lint types clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,7 +25,6 @@ help:
 	@echo "make parity    checks from outside, by ../shared/tools; some: make parity GROUPS='tasks reading'"
 	@echo "make docs      the documentation as a site in build/docs"
 	@echo "make results   results page, tables and picture of the README, from recorded results"
-	@echo "make reproduction  pages of the paper's tables, figures and claims, from recorded results"
 	@echo "make clean     remove .venv, caches and outputs"
 
 install: $(STAMP)
@@ -51,9 +50,6 @@ docs: install
 
 results: install
 	$(BIN)/python benchmarks/make_results.py
-
-reproduction: install
-	$(BIN)/python docs/_tools/published.py
 
 lint: install
 	$(BIN)/ruff check .

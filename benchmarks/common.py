@@ -123,14 +123,3 @@ def _without_places(words: Sequence[str]) -> list[str]:
         for before, word in zip(["", *words], words, strict=False)
         if not {before, word} & {"--json", "--store", "--output"}
     ]
-
-
-def paper_accuracies() -> dict[tuple[str, str, float], float]:
-    """The paper's accuracies by (data set, method, eta), in our names."""
-    from fewview.paper._printed import METHODS, printed
-
-    return {
-        (dataset, METHODS[method], eta): number.accuracy
-        for (table, dataset, method, eta), number in printed().items()
-        if table != "ablation"
-    }

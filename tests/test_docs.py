@@ -356,12 +356,6 @@ def test_commands_of_generated_pages_exist(generated: dict[str, str]) -> None:
         parse(words[1:])
 
 
-def test_pages_of_recorded_results_are_what_the_command_makes() -> None:
-    """After recording: `make reproduction`, and commit what it writes."""
-    for name, text in tool("published").pages().items():
-        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == text, name
-
-
 def test_methods_have_the_settings_that_were_chosen() -> None:
     """Those of benchmarks/scalings.py."""
     from fewview import create

@@ -37,10 +37,6 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
     "Measure": (
         "results",
         "reproduction",
-        "paper-tables",
-        "paper-figures",
-        "paper-claims",
-        "paper-settings",
         "cluster",
         "large-tables",
     ),

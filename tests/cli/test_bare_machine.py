@@ -10,8 +10,7 @@ from typer.main import get_command
 from fewview.cli._app import app
 from fewview.evaluate.__main__ import main as bare_bench
 from fewview.evaluate.__main__ import parser as bench_parser
-from fewview.ground._flags import BENCH, FILLING, REPRODUCE
-from fewview.paper.__main__ import parser as paper_parser
+from fewview.ground._flags import BENCH
 
 
 def test_evaluate_needs_no_terminal_or_drawing_libraries() -> None:
@@ -30,23 +29,17 @@ def test_evaluate_needs_no_terminal_or_drawing_libraries() -> None:
     assert "proto" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "bare", "declared"),
-    [("bench", bench_parser(), BENCH), ("reproduce", paper_parser(), FILLING)],
-    ids=["bench", "reproduce"],
-)
-def test_both_command_lines_have_the_declared_options(command, bare, declared) -> None:  # type: ignore[no-untyped-def]
-    group = get_command(app)
-    whole = group.commands[command]  # type: ignore[attr-defined]
+def test_both_command_lines_have_the_declared_options() -> None:
+    whole = get_command(app).commands["bench"]  # type: ignore[attr-defined]
     typed = {option.name: option for option in whole.params}
-    parsed = {action.dest: action for action in bare._actions}
-    for name, option in declared.items():
+    parsed = {action.dest: action for action in bench_parser()._actions}
+    for name, option in BENCH.items():
         assert tuple(typed[name].opts) == option.flags_of(name)
         assert tuple(parsed[name].option_strings) == option.flags_of(name)
         assert typed[name].help == parsed[name].help == option.help
         # Where nothing is typed, both give the same.
         assert (typed[name].default or None) == (parsed[name].default or None)
-    assert set(typed) >= set(BENCH if command == "bench" else REPRODUCE)
+    assert set(typed) >= set(BENCH)
 
 
 def test_a_bare_machine_looks_for_unknown_classes_too(

@@ -21,8 +21,7 @@ COMMANDS = (
     "results STORE --compare", "results STORE --level cell", f"{BENCH} --store none",
     "report STORE -o OUT/page.html --no-examples", "fit --base KNOWN --method proto -o OUT/model",
     "predict --data TABLES --new e,f --method proto --explain --html OUT/p.html -o OUT/p.csv",
-    "impute TABLES -o OUT/filled", "doctor", "reproduce handwritten",
-    "reproduce claims",
+    "impute TABLES -o OUT/filled", "doctor",
 )  # fmt: skip
 
 
@@ -98,13 +97,6 @@ def test_the_answer_comes_last_and_wide_shows_all(shown: object) -> None:
     out, _ = shown("results STORE --compare --wide")  # type: ignore[operator]
     assert "p_wilcoxon_holm" in out[0]
     assert len(out[0]) > 80
-
-
-def test_claims_say_what_they_are_before_anything_else_is_left_out(shown: object) -> None:
-    out, errors = shown("reproduce claims")  # type: ignore[operator]
-    assert any("removing L_ce" in line for line in out)
-    (told,) = [line for line in errors if line.startswith("left out for want of room: ")]
-    assert "says" not in told.replace(",", " ").split()
 
 
 def test_columns_are_dropped_in_the_order_that_is_asked_for() -> None:

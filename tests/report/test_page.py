@@ -319,20 +319,6 @@ def test_accuracies_are_those_of_the_store(tree: Node, results: list[Result]) ->
         assert value == pytest.approx(wanted, abs=0.006)
 
 
-def test_the_papers_number_stands_beside_ours() -> None:
-    # Table 5 [tab:4] of the paper: Proto on Scene15 at 0.5 has 44.27 +-0.46.
-    found = [made([0.4, 0.5], dataset="scene15", base="scene15", method="proto", queries=30,
-                  eta=0.5, **split_of(k)) for k in range(2)]  # fmt: skip
-    found.append(made([0.7, 0.7], dataset="digits", eta=0.5, method="proto"))
-    tree = read(render(collect(found)))
-    (row,) = table_of(tree, "paper-0")
-    assert row["paper"] == "44.27 ±0.46"
-    assert row["ours minus paper"] == "+0.7"  # 45 - 44.27
-    assert "Not in the paper, or not in this setting: digits" in tree.text
-    other = [made([0.4, 0.5], dataset="scene15", method="proto", eta=0.5, shot=5)]
-    assert "Paper against ours" not in read(render(collect(other))).text
-
-
 def test_calibration_by_hand() -> None:
     # 40 queries, all given probability 0.8 for class 0, which is right for 30 of them.
     scores = np.log(np.tile([0.8, 0.2], (1, 40, 1)))

@@ -14,7 +14,6 @@ from fewview.cli._doctor import doctor
 from fewview.cli._fit import fit, impute
 from fewview.cli._methods import methods
 from fewview.cli._predict import predict
-from fewview.cli._reproduce import reproduce
 from fewview.cli._run import run
 from fewview.cli._stored import report, results
 from fewview.cli._text import examples, paragraphs
@@ -32,7 +31,6 @@ app = typer.Typer(
         "fewview bench digits --methods proto,ptmap --eta 0,0.3,0.5", "a benchmark",
         "fewview results", "everything computed so far",
         "fewview report -o report.html", "the same as one page",
-        "fewview reproduce claims", "what the paper says, checked",
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -80,8 +78,7 @@ def _plain(kind: Any) -> Any:
 
 app.add_typer(data_app, name="data")
 for command in (
-    methods, advise, fit, predict, impute, serve, bench, results, reproduce, report, run,
-    doctor,
+    methods, advise, fit, predict, impute, serve, bench, results, report, run, doctor,
 ):  # fmt: skip
     app.command(epilog=getattr(command, "epilog", None))(command)
 for some in (app, data_app):

@@ -1,14 +1,14 @@
 """An option of a command line, declared once for every command that has it.
 
 The `fewview` command (typer) and the commands for bare machines (argparse, `python -m
-fewview.evaluate` and `fewview.paper`) are made from the same tables. Reading them loads nothing.
+fewview.evaluate`) are made from the same tables. Reading them loads nothing.
 """
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -217,75 +217,3 @@ BENCH = {
 }
 # Those that say how a grid is run; the others say what it is.
 RUNNING = ("jobs", "cluster", "store", "open_set", "json_path")
-
-# The paper regenerated.
-REPRODUCE = {
-    "compute": Option(
-        "Compute here what the store does not have. Without it, and without --stored, recorded "
-        "results are shown.",
-        bool,
-    ),
-    "quick": Option("Fewer class splits and episodes: minutes per name, with --compute.", bool),
-    "output": Option(
-        "Write tables (Markdown, CSV, LaTeX) and figures (PDF, SVG, PNG, CSV) there. Figures go to "
-        "./reproduction without it.",
-        metavar="DIR",
-        flags=("--output", "-o"),
-    ),
-    "plan": Option("List what is to be computed, and stop.", bool),
-    "rules": Option("With claims: list how each is judged, compute nothing, and stop.", bool),
-    "device": replace(
-        DEVICE,
-        help="cpu, cuda or auto. Stored results of that kind of device are used without it; 'any' "
-        "takes stored results of any kind.",
-    ),
-    "jobs": JOBS,
-    "cluster": Option("Compute on the workers of this Dask scheduler.", metavar="ADDRESS"),
-    "store": Option(
-        "File of results; what it has is not computed again. Default: $FEWVIEW_STORE, else "
-        "results.sqlite in the user's cache folder."
-    ),
-    "others": Option(
-        "Another store; what is wanted is copied from it. May be given several times.",
-        metavar="FILE",
-        flags=("--from",),
-        several=True,
-    ),
-    "stored": Option(
-        "Compute no accuracies; show what the store has. Maps and the loss of figure 4 (also in "
-        "claims) are of a few tasks and made anew: minutes.",
-        bool,
-    ),
-    "record": Option(
-        "Write means to the recorded results, with --compute or --stored; numbers of figures 3, 4 "
-        "and 6 need matplotlib.",
-        bool,
-    ),
-    "records": Option(
-        "Folder of recorded results. Default: those that come with fewview.", metavar="DIR"
-    ),
-    "only": Option("These methods alone, separated by commas."),
-    "solver": Option(
-        "Of UGDA: paper (aggregation solved exactly, then the paper's 1000 steps of rectification; "
-        "with --quick our fast ones), exact (ours throughout), adam (Algorithm 1 as printed) or "
-        "reference (the released code).",
-        default="paper",
-    ),
-    "preset": Option(
-        "Of the methods that train networks: paper, the published sizes (slow), or fast. Default: "
-        "paper, and fast with --quick."
-    ),
-    "features": Option(
-        "Your own features for the one table named, in place of its data set (an .npz with views "
-        "and labels; an array 'split' may mark base and novel rows).",
-        metavar="FILE",
-    ),
-    "base_features": Option(
-        "Take the base classes from this file, with --features.", metavar="FILE"
-    ),
-    "data_dir": DATA_DIR,
-    "wide": WIDE,
-}
-# Where nothing is shown, what shows has no options.
-ONLY_SHOWN = ("output", "rules", "stored", "features", "base_features", "wide")
-FILLING = {name: option for name, option in REPRODUCE.items() if name not in ONLY_SHOWN}

@@ -138,7 +138,6 @@ def _example(
     from fewview.engine._registry import create
     from fewview.episodes._sampler import EpisodeSampler
     from fewview.evaluate._grid import rows_of
-    from fewview.paper._embeddings import tsne
 
     novel = rows_of(setting.source.data, cell.novel)
     base = rows_of(setting.base.data, cell.base_classes)
@@ -170,7 +169,7 @@ def _example(
         gaps = "gaps filled with the mean of the episode" if rate else "nothing missing"
         note = f"views side by side, {gaps}"
         pictures.append(
-            Picture(rate_name(rate), tsne(features.astype(float), 20.0), note, name, wrong)
+            Picture(rate_name(rate), _tsne(features.astype(float)), note, name, wrong)
         )
     if any(label.split(":")[0].split(" ")[0] == "ugda" for label in panel.results):
         ugda = create("ugda")
@@ -178,7 +177,7 @@ def _example(
         features = _latent(ugda.embed(batch, prepared.state), episodes)
         note = "UGDA's latent space, the large markers being the centres of its anchors"
         pictures.append(
-            Picture(rate_name(eta), tsne(features.astype(float), 20.0), note, "ugda", wrong)
+            Picture(rate_name(eta), _tsne(features.astype(float)), note, "ugda", wrong)
         )
     labels = np.concatenate([episodes.support_labels[0], episodes.query_labels[0]])
     order = np.argsort(labels, kind="stable")  # samples of a class side by side, supports first
@@ -290,3 +289,19 @@ def example_episodes(contents: Contents, examples: Sequence[Example | str]) -> S
     )
     words = [told] * bool(parts) + _reasons(contents, examples)
     return Section("Example episodes", words, parts=parts, id="examples")
+
+
+def _tsne(points: Any) -> Any:
+    """Map points [n, L] to the plane by t-SNE, the same way every time."""
+    from sklearn.manifold import TSNE
+
+    n = len(points)
+    if n < 4:
+        return np.stack([np.arange(n), np.zeros(n)], axis=1).astype(np.float64)
+    centred = points - points.mean(0)
+    if centred.shape[1] > 50:  # as is usual before t-SNE
+        left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+        centred = left[:, :50] * sizes[:50]
+    start = "pca" if centred.shape[1] > 2 else "random"
+    model = TSNE(perplexity=min(20.0, (n - 1) / 3), random_state=0, init=start)
+    return model.fit_transform(centred / (centred.std() or 1.0)).astype(np.float64)

@@ -22,7 +22,6 @@ from fewview.report._provenance import how_made
 from fewview.report._queries import Closer, look_closer, opened_queries, wrong_answers
 from fewview.report._sections import (
     N_SHOWN,
-    against_paper,
     all_results,
     calibration,
     curves,
@@ -125,7 +124,6 @@ def render(
         leaderboard(contents, contents.methods[:N_SHOWN]),
         curves(contents, known),
         opened,
-        against_paper(contents, known),
         wrong_answers(contents, closer, known),
         calibration(contents, known),
         ranks(contents, known),

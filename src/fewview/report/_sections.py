@@ -1,4 +1,4 @@
-"""Sections about the results of a store: who wins, curves, tables, the paper, ranks, time, trust.
+"""Sections about the results of a store: who wins, curves, tables, ranks, time, trust.
 
 Each function says one section in words, tables and drawings. What is true is worked out in
 `_contents.py`; nothing here computes a result.
@@ -24,9 +24,6 @@ from fewview.drawing._charts import (
 )
 from fewview.drawing._looks import Look
 from fewview.ground._rows import Row
-from fewview.paper._printed import METHODS as PAPER_METHODS
-from fewview.paper._printed import TABLES as PAPER_TABLES
-from fewview.paper._printed import printed
 from fewview.report._contents import Contents, Cost, costs, reliabilities
 from fewview.report._elements import (
     Drawn,
@@ -238,96 +235,6 @@ def all_results(contents: Contents) -> Section:
         methods=[str(row[0]) for row in rows[:MAX_ROWS]],
     )
     return Section("All results", words, tables=[table], id="results-section")
-
-
-# ---------------------------------------------------------------------- the paper
-
-
-def against_paper(contents: Contents, looks: Looks) -> Section | None:
-    """Our accuracies beside those that the paper prints; None where it has none of these."""
-    found = {panel.title: _paper_part(panel, looks) for panel in contents.panels}
-    parts = [part for part in found.values() if part is not None]
-    words = [
-        "The paper reports one class split with 400 episodes; ours are means over class splits, "
-        "so a gap within the spread of our class splits says little. Scaling and padding are "
-        "those of our run: '--protocol paper --scaling paper --padding paper' comes closest."
-    ]
-    if not parts:
-        return None
-    if absent := [title for title, part in found.items() if part is None]:
-        words.append(f"Not in the paper, or not in this setting: {listed(absent)}.")
-    return Section("Paper against ours", words, parts=parts, id="paper")
-
-
-def _paper_part(panel: Panel, looks: Looks) -> Section | None:
-    spec, cell = _spec(panel), panel.cell
-    table = PAPER_TABLES.get(spec.paper_table or "") if spec else None
-    if table is None or (cell.way, cell.shot) != (spec.way, spec.shot):
-        return None
-    paper_names = {ours: paper for paper, ours in PAPER_METHODS.items()}
-    dataset = next(iter(table.datasets.values()))
-    rows: list[TableRow] = []
-    series = []
-    for name in panel.methods:
-        paper_name = paper_names.get(name.split(":")[0].split(" ")[0], "")
-        points = []
-        for eta in panel.etas:
-            found = printed().get((table.name, dataset, paper_name, eta))
-            row = panel.row(name, eta)
-            if found is None or row is None:
-                continue
-            paper, ours = found.accuracy, row["accuracy"]
-            within = ["-", "one split"]
-            if row["split_low"] is not None:
-                low, high = row["split_low"], row["split_high"]
-                within = [f"{low:.0f}-{high:.0f}", "yes" if low <= paper <= high else "no"]
-            rows.append(
-                [
-                    name,
-                    f"{eta:.3g}",
-                    Entry(f"{paper:.2f} ±{found.standard_error:.2f}", paper),
-                    Entry(f"{ours:.2f} ±{row['standard_error']:.2f}", ours),
-                    Entry(f"{ours - paper:+.1f}", ours - paper),
-                    *within,
-                ]
-            )
-            told = f"{name}, rate {eta:g}: paper {paper}, ours {ours:.1f}"
-            points.append(Point(paper, ours, words=told))
-        if points:
-            series.append(_series(looks, name, points, joined=False))
-    if not rows:
-        return None
-    pairs = np.array([(point.x, point.y) for one in series for point in one.points])
-    gaps = pairs[:, 1] - pairs[:, 0]
-    low, high = float(pairs.min()), float(pairs.max())
-    across, up = (
-        Scale(f"{whose} accuracy (%)", low, high, pad=0.05) for whose in ("paper's", "our")
-    )
-    figure = picture(
-        chart(series, across, up, guides=[(low, low, high, high)], height=380),
-        "One marker per method and missing rate; on the line both agree.",
-        series=series,
-        axes=(across.name, up.name),
-        title=f"Our accuracy against the paper's on {panel.title}",
-        description=(
-            f"{len(gaps)} pairs of numbers; ours minus the paper's is {gaps.mean():+.1f} points on "
-            f"average, from {gaps.min():+.1f} to {gaps.max():+.1f}."
-        ),
-    )
-    same_as_paper = {
-        "yes": "The very arrays of the paper.",
-        "recomputed": "The paper's images, views recomputed: digits cannot agree exactly.",
-        "stand-in": "A stand-in for the paper's data: only the order of methods can be compared.",
-    }[spec.same_as_paper]
-    numbers = Table(
-        f"Accuracy in percent on {panel.title}: the paper's {table.label} against ours.",
-        ("method", "#rate", "#paper", "#ours", "#ours minus paper", "#our splits",
-         "paper within our splits"),
-        rows,
-        methods=[str(row[0]) for row in rows],
-    )  # fmt: skip
-    words = [same_as_paper] + ([f"Note: {spec.note}."] if spec.note else [])
-    return Section(panel.title, words, [figure], [numbers])
 
 
 # ---------------------------------------------------------------------- ranks, time, calibration
