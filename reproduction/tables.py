@@ -77,8 +77,8 @@ def notes(table: pd.DataFrame) -> list[str]:
     """What a reader of a table has to know."""
     out = []
     for spec in map(get_spec, table["dataset"].unique()):
-        if spec.relation != "same":
-            out.append(f"{spec.name} ({spec.relation}): {spec.note}")
+        if spec.same_as_paper != "yes":
+            out.append(f"{spec.name} ({spec.same_as_paper}): {spec.note}")
         if (table["ours"] == ABSENT).all():
             out.append(f"data set {spec.name!r} is not given away. {spec.how_to_get}")
     if (table["method"] == "CPM-GAN").any() and (table["difference"].notna()).any():
