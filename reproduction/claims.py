@@ -145,7 +145,7 @@ class Claim(NamedTuple):
         """Whether it can be judged on other features than the paper's alone."""
         about = {cell.partition("/")[0] for case in self.cases for _, cell in case.terms}
         sets = {part.dataset for name in about for part in load_studies()[name].parts}
-        return any(get_spec(name).relation == "stand-in" for name in sets)
+        return any(get_spec(name).same_as_paper == "stand-in" for name in sets)
 
 
 def load_claims() -> list[Claim]:

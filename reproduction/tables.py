@@ -70,7 +70,7 @@ def summarise(table: pd.DataFrame) -> str:
 def notes(table: pd.DataFrame) -> list[str]:
     """What a reader of a table has to know."""
     specs = [get_spec(name) for name in table["dataset"].unique()]
-    out = [f"{one.name} ({one.relation}): {one.note}" for one in specs if one.relation != "same"]
+    out = [f"{x.name} ({x.same_as_paper}): {x.note}" for x in specs if x.same_as_paper != "yes"]
     if (table["ours"] == ABSENT).all():
         out.append(f"data set {specs[0].name!r} is not public. {specs[0].how_to_get}")
     if (table["method"] == "CPM-GAN").any() and table["difference"].notna().any():

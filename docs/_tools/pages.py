@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Titles of the groups in the menu and the pages in them. A page of docs/ that stands nowhere here
 # fails the build.
 NAVIGATION: dict[str, tuple[str, ...]] = {
-    "Start": ("start", "readers", "own-data", "formats", "predict", "wrong-inputs", "questions"),
+    "Start": ("start", "readers", "own-data", "formats", "predict", "questions"),
     "Tutorials": ("tutorials/omics", "tutorials/sensors", "tutorials/text"),
     "Understand": (
         "missing-rate",
@@ -35,17 +35,13 @@ NAVIGATION: dict[str, tuple[str, ...]] = {
         "evaluation",
     ),
     "Measure": (
-        "other-data",
-        "more-answers",
+        "results",
         "reproduction",
-        "measurements",
-        "evidence",
-        "performance",
         "cluster",
         "large-tables",
     ),
     "Build": ("contributing", "architecture", "add-a-method", "comparison"),
-    "Rely on": ("versions", "security", "artefacts", "licences", "cite"),
+    "Rely on": ("security",),
     "Look up": ("reference/index", "reference/commands", "changelog"),
 }
 

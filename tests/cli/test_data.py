@@ -87,6 +87,14 @@ def test_show_as_a_page(tmp_path: Path) -> None:
         call("show", tmp_path / "a.npz", "--html", tmp_path / "a.npz")
 
 
+def test_info_says_the_role_and_whether_it_is_the_papers(tmp_path: Path) -> None:
+    sample().write(tmp_path / "a.h5mu")
+    lines = [" ".join(line.split()) for line in call("info", "orl").splitlines()]
+    assert "role: seen" in lines
+    assert any(line.startswith("same as paper: recomputed") for line in lines)
+    assert "role:" not in call("info", tmp_path / "a.h5mu")  # a user's own data have none
+
+
 def test_info_of_a_file_shows_it(tmp_path: Path) -> None:
     sample().write(tmp_path / "a.h5mu")
     found, wanted = (call(name, tmp_path / "a.h5mu") for name in ("info", "show"))

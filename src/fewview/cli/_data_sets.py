@@ -53,14 +53,15 @@ def list_(data_dir: DataDir = None, wide: Wide = False) -> None:
                 _views(spec),
                 f"{spec.n_base}/{spec.n_novel}",
                 f"{spec.way}-way {spec.shot}-shot {spec.queries}",
-                spec.relation,
+                spec.role,
+                spec.same_as_paper,
             )
         )
     header = (
         "data set", "present", "samples", "classes", "views", "base/novel", "task (queries)",
-        "relation to the paper's data",
+        "role", "same as paper",
     )  # fmt: skip
-    print_table(header, lines, right=(2, 3), drop=(7, 5), text={4: 24}, wide=wide)
+    print_table(header, lines, right=(2, 3), drop=(5, 8, 7), text={4: 24}, wide=wide)
     print(f"data folder: {data_folder(data_dir)}")
 
 
@@ -101,6 +102,7 @@ def info(
         )
         if value is not None
     ]
+    table = f" (table {spec.paper_table})" if spec.paper_table else ""
     facts = (
         ("name", spec.name),
         ("title", spec.title),
@@ -110,7 +112,8 @@ def info(
         ("classes", classes),
         ("task", f"{spec.way}-way {spec.shot}-shot, {spec.queries} queries per class"),
         ("authors' UGDA", ", ".join(authors)),
-        ("relation", spec.relation + (f" (table {spec.paper_table})" if spec.paper_table else "")),
+        ("role", spec.role),
+        ("same as paper", spec.same_as_paper + table),
         ("source", spec.source),
         ("licence", spec.licence),
         ("cite", spec.citation),

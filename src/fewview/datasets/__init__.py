@@ -6,6 +6,7 @@ from fewview.datasets._fetching import fetch
 from fewview.datasets._loading import load, load_split_column
 from fewview.datasets._spec import DatasetSpec
 from fewview.datasets._splits import ClassSplit, all_splits, class_split, draw_split
+from fewview.datasets.synthetic import make_few_shot, split_few_shot
 
 __all__ = [
     "ClassSplit",
@@ -21,6 +22,8 @@ __all__ = [
     "load",
     "load_split_column",
     "make_digits",
+    "make_few_shot",
     "names",
     "path_of",
+    "split_few_shot",
 ]

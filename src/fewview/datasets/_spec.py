@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Relation = Literal["same", "recomputed", "stand-in", "not in the paper"]
+Role = Literal["development", "seen"]
+SameAsPaper = Literal["yes", "recomputed", "stand-in", "no"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,10 @@ class DatasetSpec:
         tasks_per_batch: tasks that share one evaluator in the authors' scripts.
         base_from: the data set that the base classes are taken from, if not this one.
         paper_table: the paper's table that reports this set, by content ("cub", "birds", ...).
-        relation: how these arrays relate to those of the paper; only with "same" can digits be
-            compared with the paper's.
+        role: "development" where a setting or a rule of a method was chosen on these data, "seen"
+            where versions of methods were compared on them; none of the known sets is held-out.
+        same_as_paper: whether these arrays are those of the paper; only with "yes" can digits be
+            compared with the paper's. "no" is a set that is not in the paper.
         fixed_split: base, validation and novel classes are given by the file, not drawn.
         source: who published it.
         licence: terms of use.
@@ -52,6 +55,8 @@ class DatasetSpec:
         >>> spec = get_spec("scene15")
         >>> spec.view_dims, spec.n_base, spec.n_novel, spec.way
         ({'phog': 20, 'gist': 59}, 8, 7, 3)
+        >>> spec.role, spec.same_as_paper
+        ('development', 'yes')
     """
 
     name: str
@@ -71,7 +76,8 @@ class DatasetSpec:
     tasks_per_batch: int | None = None
     base_from: str | None = None
     paper_table: str | None = None
-    relation: Relation
+    role: Role
+    same_as_paper: SameAsPaper
     fixed_split: bool = False
     source: str
     licence: str

@@ -13,7 +13,6 @@ from fewview.ground._lazy import lazily
 if TYPE_CHECKING:
     from fewview.engine._checks import CHECKS as CHECKS
     from fewview.engine._checks import check_method as check_method
-    from fewview.engine._checks import synthetic_data as synthetic_data
     from fewview.engine._method import Method as Method
     from fewview.engine._method import load_model as load_model
     from fewview.engine._registry import create as create
@@ -34,7 +33,6 @@ _HOMES = {
     "load_model": "fewview.engine._method",
     "names": "fewview.engine._registry",
     "register": "fewview.engine._registry",
-    "synthetic_data": "fewview.engine._checks",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604 - plain text, all of it
 __getattr__ = lazily(__name__, _HOMES)

@@ -106,8 +106,8 @@ class Fitting(_Learnt, Contract):
 
         Examples:
             >>> from fewview import Marginal
-            >>> from fewview.engine._checks import synthetic_data
-            >>> Marginal().fit_unlabelled(synthetic_data()[0]).base
+            >>> from fewview.datasets import make_few_shot
+            >>> Marginal().fit_unlabelled(make_few_shot(n_per_class=12)).base
             FittedBase(Marginal, 120 samples, 0 classes, views: ..., rows kept)
         """
         self.validate()
@@ -184,9 +184,9 @@ class Fitting(_Learnt, Contract):
 
         Example:
             >>> from fewview import Proto
-            >>> from fewview.engine import synthetic_data
-            >>> base, novel = synthetic_data()
-            >>> clf = Proto().fit_base(base).fit(novel[::5], classes="all")
+            >>> from fewview.datasets import make_few_shot, split_few_shot
+            >>> base, support, _ = split_few_shot(make_few_shot())
+            >>> clf = Proto().fit_base(base).fit(support, classes="all")
             >>> clf.predict_proba(base[:3]).shape
             (3, 10)
         """
@@ -315,8 +315,8 @@ class Fitting(_Learnt, Contract):
 
         Example:
             >>> from fewview import Proto
-            >>> from fewview.engine import synthetic_data
-            >>> base, novel = synthetic_data()
+            >>> from fewview.datasets import make_few_shot, split_few_shot
+            >>> base, _, _ = split_few_shot(make_few_shot())
             >>> Proto().fit_base(base).calibrate_sets().base.sets.way
             2
         """

@@ -54,7 +54,7 @@ UNBALANCED = 0.35
 UNBALANCED_ALONE = 0.27
 # What answers lose in probability by queries taken one by one, above which users are warned
 # (`compare_alone`). This and UNBALANCED_ALONE are what 99 of 100 balanced tasks of base classes
-# stay below, and 95 of 100 on any data set (benchmarks/query_warnings.py).
+# stay below, and 95 of 100 on any data set.
 CHANGED = 0.22
 # Fewer queries per class tell little about all that.
 FEWEST_PER_CLASS = 5
@@ -373,10 +373,10 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
 
         Example:
             >>> from fewview import Proto
-            >>> from fewview.engine import synthetic_data
-            >>> base, novel = synthetic_data()
-            >>> clf = Proto().fit_base(base).fit(novel[::5])
-            >>> len(clf.predict_sets(novel[1:4], 0.8))
+            >>> from fewview.datasets import make_few_shot, split_few_shot
+            >>> base, support, query = split_few_shot(make_few_shot())
+            >>> clf = Proto().fit_base(base).fit(support)
+            >>> len(clf.predict_sets(query[:3], 0.8))
             3
         """
         query = self._queries(X)

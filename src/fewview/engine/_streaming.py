@@ -63,9 +63,9 @@ class BaseStream:
         sample: a bounded number of the samples, for thresholds.
 
     Example:
-        >>> from fewview.engine._checks import synthetic_data
-        >>> from fewview.methods.ugda._ugda import UGDA
-        >>> base, _ = synthetic_data()
+        >>> from fewview import UGDA
+        >>> from fewview.datasets import make_few_shot
+        >>> base = make_few_shot(n_per_class=12)
         >>> start = BaseStream.start(UGDA(), base[::2])
         >>> parts = [start.update(part) for part in (base[:50], base[50:])]
         >>> parts[0].merge(parts[1]).n_samples

@@ -17,7 +17,6 @@ from fewview.evaluate._grid import OWN_GAPS
 from fewview.evaluate._options import bench, make_grid
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome
-from fewview.evaluate._sources import find_source
 from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
@@ -26,13 +25,10 @@ from fewview.samples._data import MultiViewData
 
 # It learns from base classes, and fewer of them are left while others play new classes. On new
 # classes of the development sets it is ahead of what it showed by about this many points times
-# (1 / classes left - 1 / classes), more than other methods are, which gain nothing
-# (`benchmarks/more_answers.py advice`).
+# (1 / classes left - 1 / classes), more than other methods are, which gain nothing.
 LEARNER, GAIN = "marginal", 60.0
 MUCH_FASTER = 5  # times, to be worth a word
-# What a practitioner would do without this package. Of those that are level the first is taken: on
-# other data (benchmarks/results/other-data.json) it is two points ahead of the nearest neighbour;
-# boosting was not run there, and on soybean it was the better one in one draw of two.
+# What a practitioner would do without this package. Of those that are level the first is taken.
 PLAIN = ("concat-logistic", "concat-nn", "concat-hgb")
 
 
@@ -70,15 +66,6 @@ def give_advice(
     for a benchmark.
     """
     wanted = dict.fromkeys([*expand(methods), *plain])
-    ways = find_source(data).n_splits
-    if ways is not None and splits > ways:
-        warnings.warn(
-            f"{data.name or 'data'}: {len(data.classes)} classes can be divided into base and new "
-            f"ones in {ways} ways only; {ways} divisions instead of {splits}",
-            FewviewWarning,
-            stacklevel=2,
-        )
-        splits = ways
     # Eta 0 takes nothing away: samples keep the gaps that they really have.
     grid = make_grid(
         [data], methods=list(wanted), eta="0", way=way, shot=shot, queries=queries,

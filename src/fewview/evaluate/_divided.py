@@ -34,8 +34,7 @@ CANDIDATES = (
     "marginal", "concat-logistic", "concat-nn", "proto", "ugda", "ptmap", "bd-cspn", "concat-hgb",
 )  # fmt: skip
 SPLITS, EPISODES = 5, 10
-# What is taken where nothing can be tried: without known classes, too, it is ahead of others
-# (`benchmarks/no_base.py`).
+# What is taken where nothing can be tried: without known classes, too, it is ahead of others.
 USUAL = "marginal"
 # Nobody knows how many samples to be predicted are of which class: shares are drawn.
 QUERY_COUNTS = "dirichlet:2"

@@ -50,7 +50,8 @@ class Grid:
         way: classes per task; the data set's usual number when None.
         shot: supports per class; likewise.
         queries: queries per class; likewise.
-        splits: number of class splits, `"all"`, or the numbers of some class splits.
+        splits: number of class splits (fewer are used where there are not so many), `"all"`, or
+            the numbers of some class splits.
         episodes: episodes per split.
         query_counts: `"balanced"`, `"dirichlet:A"` or `"dominant:S"`, see `TaskSpec`.
         missing: `"uniform"`, `"patterns"` (those of the data), `"class"`, or a rule of your own.
@@ -198,12 +199,23 @@ def missing_rule(kind: str | MissingRule, data: MultiViewData) -> MissingRule:
 def splits_of(grid: Grid, source: Source) -> list[tuple[ClassSplit, int, int, int]]:
     """List the class splits of a data set: split, its number, first and last episode.
 
-    Where there is one fixed split, repetitions take further episodes of the same classes.
+    A number of splits is at most as many as there are; a warning says so. Where there is one fixed
+    split, repetitions take further episodes of the same classes.
     """
     if grid.splits == "all":
         found = dict(enumerate(source.every_split()))
     else:
         numbers = grid.splits if isinstance(grid.splits, tuple) else range(int(grid.splits))
+        ways = source.n_splits
+        if isinstance(numbers, range) and ways is not None and len(numbers) > ways:
+            warnings.warn(
+                f"data set {source.name!r}: {ways} of the {len(numbers)} class splits asked for "
+                f"are used; {source.n_novel} of {len(source.data.classes)} classes can be chosen "
+                f"in {ways} ways only",
+                FewviewWarning,
+                stacklevel=3,
+            )
+            numbers = range(ways)
         found = {k: source.split(k, grid.seed) for k in numbers}
     step = grid.episodes if source.fixed else 0
     return [(split, k, k * step, k * step + grid.episodes) for k, split in found.items()]

@@ -155,7 +155,9 @@ BENCH = {
     "way": Option("Classes per task; by default the data set's usual number.", int),
     "shot": Option("Labelled samples per class; by default as usual.", int),
     "queries": Option("Queries per class; by default as usual.", int),
-    "splits": Option("Number of class splits, or 'all'. Default: 10."),
+    "splits": Option(
+        "Number of class splits, or fewer where there are not so many; or 'all'. Default: 10."
+    ),
     "episodes": Option("Episodes per class split. Default: 40.", int),
     "query_counts": Option(
         "Queries per class: 'balanced', 'dirichlet:2' for shares drawn from a Dirichlet "

@@ -15,8 +15,8 @@ def wait_asleep(environment: MutableMapping[str, str]) -> None:
 
     Awake, a thread that waits for another holds its core. Where that other one has no core, since
     somebody else works on the machine or a container was given fewer cores than it sees, answers
-    take many times as long; where all cores are free, sleeping costs nothing that can be measured
-    (benchmarks/busy.py). It is read when torch is loaded.
+    take many times as long; where all cores are free, sleeping costs nothing that can be measured.
+    It is read when torch is loaded.
     """
     if not any(name in environment for name in SAID_BY_USER):
         environment["GOMP_SPINCOUNT"] = LOOKS

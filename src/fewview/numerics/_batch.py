@@ -327,7 +327,7 @@ def _new_rows(count: int, block: Tensor, width: int) -> Tensor:
     shape = (count, width)
     if block.device.type == "cpu" and block.dtype in (torch.float32, torch.float64):
         # numpy asks the system for huge pages, torch does not: filling new memory is about ten
-        # times faster, and gathering tasks is nothing but that (benchmarks/episodes.py).
+        # times faster, and gathering tasks is nothing but that.
         kind = np.float32 if block.dtype == torch.float32 else np.float64
         return torch.from_numpy(np.empty(shape, dtype=kind))
     return torch.empty(shape, dtype=block.dtype, device=block.device)

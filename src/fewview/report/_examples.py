@@ -168,17 +168,13 @@ def _example(
         features = np.concatenate([support[0].numpy(), query[0].numpy()])
         gaps = "gaps filled with the mean of the episode" if rate else "nothing missing"
         note = f"views side by side, {gaps}"
-        pictures.append(
-            Picture(rate_name(rate), _tsne(features.astype(float)), note, name, wrong)
-        )
+        pictures.append(Picture(rate_name(rate), _tsne(features.astype(float)), note, name, wrong))
     if any(label.split(":")[0].split(" ")[0] == "ugda" for label in panel.results):
         ugda = create("ugda")
         prepared, batch, wrong = run(ugda, episodes)
         features = _latent(ugda.embed(batch, prepared.state), episodes)
         note = "UGDA's latent space, the large markers being the centres of its anchors"
-        pictures.append(
-            Picture(rate_name(eta), _tsne(features.astype(float)), note, "ugda", wrong)
-        )
+        pictures.append(Picture(rate_name(eta), _tsne(features.astype(float)), note, "ugda", wrong))
     labels = np.concatenate([episodes.support_labels[0], episodes.query_labels[0]])
     order = np.argsort(labels, kind="stable")  # samples of a class side by side, supports first
     rates = [rate for rate in panel.etas if rate > 0]

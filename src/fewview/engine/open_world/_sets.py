@@ -8,7 +8,7 @@ exchangeable are classes (hierarchical conformal prediction, Dunn et al. 2023, L
 guarantee for any distribution would need sets of all classes beyond a coverage of K / (K + 1) with
 K base classes. Instead every class in turn is held against the limit of the others, and the limit
 is taken with which they are covered as often as asked in the mean, less a standard error, as the
-jackknife does (Barber et al. 2021): no guarantee, but near what is asked (docs/more-answers.md).
+jackknife does (Barber et al. 2021): no guarantee, but near what is asked.
 """
 
 from __future__ import annotations

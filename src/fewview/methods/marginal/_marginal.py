@@ -58,7 +58,7 @@ from fewview.samples._inputs import as_data
 SCORES = ("predictive", "variational")
 STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 # Factors of scores by supports alone where calibration is not chosen: those with the smallest
-# calibration error on base classes at missing rate 0.3 (benchmarks/marginal_calibration.py). Three
+# calibration error on base classes at missing rate 0.3 (benchmarks/experiments). Three
 # data sets with 6 to 9 base classes want larger ones than three with 30 to 80; between nothing was
 # measured. By whether there are many classes; None where that is not known.
 MANY_CLASSES = 20
