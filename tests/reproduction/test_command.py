@@ -73,7 +73,7 @@ def test_rows_are_compared_with_those_of_the_same_class_splits(
 
 
 def test_recorded_rows_can_be_computed_again(data_dir: Path) -> None:
-    few = read_results().query("study == 'scene15' and method in ['Proto', 'PTMAP']")
+    few = read_results().query("study == 'scene15' and method in ['Proto', 'Match']")
     found = run.check(few, 2)
     assert found["agrees"].tolist() == ["yes", "yes"]
 
