@@ -48,7 +48,7 @@ for name in ("marginal", "ugda"):
     clf = create(name).fit_base(base).fit(support)
     right, complete = clf.predict(query) == query.labels, mask.all(axis=1)
     print(
-        f"{name.split(':')[0]}: right: {right.mean():.0%} of {len(query)} products "
+        f"{name}: right: {right.mean():.0%} of {len(query)} products "
         f"({right[complete].mean():.0%} complete, {right[~complete].mean():.0%} partial; "
         "chance: 20%)"
     )

@@ -1,6 +1,7 @@
 """Figures 3 to 7: accuracies from the records, and what is seen inside single tasks, made anew."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.manifold import TSNE
 from fewview import EpisodeSampler, FewviewError, TaskSpec, create, load
 from fewview.datasets import class_split, get_spec
 from fewview.evaluate import Progress
+from fewview.methods.estimator.fitted_base import learn_base
 from reproduction.run import Study, of_classes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
@@ -68,10 +70,11 @@ class Tasks:
     def prepare(self, text: str) -> tuple[Any, Any, Any, Any]:
         """A method with the paper's scaling, what it learnt, its tasks, and labels of queries."""
         method: Any = create(text)
-        method.set_params(**getattr(method, "paper_settings", {}))
-        prepared = method.prepare_for(self.base, self.novel, self.spec)
-        batch = method.scaled(self.novel, prepared).gather(self.episodes)
-        return method, prepared, batch.without_query_labels(), batch.query_labels.cpu().numpy()
+        method.set_params(**method.paper)
+        fitted = learn_base(method, self.base, self.spec)
+        batch = method.tensors(self.novel, fitted).gather(self.episodes)
+        truth = batch.query_labels.cpu().numpy()
+        return method, fitted, replace(batch, query_labels=None), truth
 
 
 def own_nearest(anchors: Any, labels: Any, queries: Any, truth: Any) -> float:
@@ -115,10 +118,10 @@ def _spaces(study: Study, figure: Figure, progress: Progress) -> dict[str, Any]:
     rows = []
     panels = zip(figure.subplots(2, 3).ravel(), study.rows.items(), strict=True)
     for axis, (panel, text) in progress.track(list(panels), "spaces of figure 3"):
-        method, prepared, batch, (truth,) = tasks.prepare(text)
+        method, fitted, batch, (truth,) = tasks.prepare(text)
         with torch.no_grad():
-            hits = _plain(method.score_batch(batch, prepared).argmax(-1)[0]) == truth
-            latent = method.embed(method.padded(batch, prepared), prepared.state)
+            hits = _plain(method.score_batch(batch, fitted).argmax(-1)[0]) == truth
+            latent = method.embed(method.padded(batch, fitted), fitted.state)
         anchors, queries = (_plain(part[0]) for part in latent.concatenated())
         labels = latent.support_labels[0].cpu().numpy()
         kind = "anchor" if len(labels) > batch.n_support else "support"
@@ -137,9 +140,9 @@ def _aggregation(study: Study, figure: Figure, progress: Progress) -> dict[str, 
     for line, part in zip(figure.subplots(2, len(MARKS)), study.parts, strict=True):
         place, count = part.study.partition("/")[2], study.options["tasks"]
         tasks = Tasks(part.dataset, study.options["rates"][0], count)
-        method, prepared, batch, truth = tasks.prepare(part.methods["full IAA"])
+        method, fitted, batch, truth = tasks.prepare(part.methods["full IAA"])
         few = progress.track([batch.tasks(slice(k, k + 1)) for k in range(count)], f"loss, {place}")
-        traces = [method.trace(one, prepared.state, at) for one in few]
+        traces = [method.trace(one, fitted.state, at) for one in few]
         first, labels = traces[0], traces[0].labels[0].cpu().numpy()
         loss = np.stack([_plain(trace.loss)[:, 0] for trace in traces], 1) / len(labels)
         losses[place] = loss.tolist()
@@ -163,9 +166,9 @@ def _rectified(study: Study, figure: Figure, progress: Progress) -> dict[str, An
         tasks = Tasks(dataset, study.options["rates"][0], count, way=3)
         found = {}
         for name in progress.track(list(study.rows), f"variants of figure 6 on {dataset}"):
-            method, prepared, batch, truth = tasks.prepare(study.rows[name])
+            method, fitted, batch, truth = tasks.prepare(study.rows[name])
             some = [batch.tasks(slice(k, k + 10)) for k in range(0, count, 10)]
-            traces = [method.trace(few, prepared.state) for few in some]
+            traces = [method.trace(few, fitted.state) for few in some]
             queries, before, after = (
                 _plain(torch.cat([getattr(trace, part) for trace in traces]))
                 for part in ("final_queries", "centres", "rectified")

@@ -42,11 +42,13 @@ def data_dir() -> Path:
 @pytest.fixture(autouse=True)
 def same_methods() -> Iterator[None]:
     """No test sees a method that another one registered, whatever the order they run in."""
-    from fewview.engine import _registry
+    from fewview.methods import registry
 
-    before, own = set(_registry.names()), set(_registry._own)
+    entries, objects = dict(registry._entries), dict(registry._objects)
     yield
-    for name in set(_registry.names()) - before:
-        del _registry._entries[name]
-    for name in set(_registry._own) - own:
-        del _registry._own[name]
+    known = registry._entries.items()
+    later = {k: e for k, e in known if e.factory.__module__.startswith("fewview.methods.")}
+    registry._entries.clear()
+    registry._entries.update(later | entries)
+    registry._objects.clear()
+    registry._objects.update(objects)

@@ -31,7 +31,7 @@ def test_without_an_extra_its_feature_names_it(
         return None if name.partition(".")[0] == library else find(name, package)
 
     monkeypatch.setitem(sys.modules, library, None)  # importing it fails
-    for place in ("fewview.ground._checkers.find_spec", "importlib.util.find_spec"):
+    for place in ("fewview.errors.find_spec", "importlib.util.find_spec"):
         monkeypatch.setattr(place, not_there)
     (tmp_path / "a.h5ad").write_bytes(b"\x89HDF\r\n\x1a\n")
     deeds = {

@@ -26,13 +26,13 @@ from tools import SETS, print_table, tasks
 from torch import Tensor
 
 from fewview import create
-from fewview.engine._contract import kept_tensors
+from fewview.methods.estimator.fitted_base import learn_base
 
 STEPS, ROUNDS = 50, 10
 OURS = {
     "proto": "proto",
     "bd-cspn": "bd-cspn:padding=zero",
-    "tim": f"tim:padding=zero:steps={STEPS}",
+    "tim": f"tim:padding=zero:n_steps={STEPS}",
     "ptmap": f"ptmap:padding=zero:n_iter={ROUNDS}",
 }
 
@@ -98,8 +98,8 @@ def main() -> None:
         data, base, task, episodes = tasks(name, arguments.episodes)
         for text in arguments.methods.split(","):
             method = create(OURS[text])
-            prepared = method.prepare_base(base, task)
-            tensors, _ = kept_tensors(method, data, prepared)
+            prepared = learn_base(method, base, task)
+            tensors = method.tensors(data, prepared)
             rows = torch.cat(tensors.views, 1)
             widths = [view.shape[1] for view in tensors.views]
             best = {"easyfsl": np.inf, "fewview": np.inf}

@@ -23,8 +23,10 @@ import torch
 from tools import SETS, accuracy, tasks, timed
 
 from fewview import EpisodeSampler, MultiViewData, TaskSpec, create
-from fewview.engine import names, synthetic_data
+from fewview.datasets import make_few_shot
 from fewview.evaluate import Grid, run
+from fewview.methods.estimator.fitted_base import learn_base
+from fewview.methods.registry import names
 
 ETAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -49,7 +51,7 @@ class Device:
         for name, text in self.cases:
             data, base, task, episodes = tasks(name, self.options.episodes)
             method = create(text, device=self.device)
-            prepared, learning = timed(lambda m=method, b=base, t=task: m.prepare_base(b, t))
+            prepared, learning = timed(lambda m=method, b=base, t=task: learn_base(m, b, t))
 
             def score(m: Any = method, d: Any = data, e: Any = episodes, p: Any = prepared) -> Any:
                 return m.score_episodes(d, e, p)
@@ -81,7 +83,7 @@ class Device:
         found = []
         for device in ("cpu", self.device):
             method = create(text, device=device, dtype=dtype)
-            scores = method.score_episodes(data, episodes, method.prepare_base(base, task))
+            scores = method.score_episodes(data, episodes, learn_base(method, base, task))
             found.append(torch.softmax(scores.double(), -1))
         same = (found[0].argmax(-1) == found[1].argmax(-1)).double().mean()
         self.tell(job, **what, method=text, dtype=dtype, same=100 * float(same),
@@ -108,7 +110,8 @@ def odd_data() -> tuple[MultiViewData, MultiViewData]:
     """A base and a novel set with all that rows may have, in reverse order."""
     rng = np.random.default_rng(0)
     found = []
-    for data in synthetic_data(per_class=30):
+    made = make_few_shot(n_per_class=30, views={"colour": 5, "shape": 8, "sound": 3})
+    for data in (made[made.codes < 6], made[made.codes >= 6]):
         code = np.unique(data.labels, return_inverse=True)[1]
         views = {name: np.array(block) for name, block in data.views.items()}
         views["shape"][rng.random(views["shape"].shape) < 0.1] = np.nan

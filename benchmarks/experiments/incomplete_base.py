@@ -15,6 +15,7 @@ import torch
 
 from fewview import EpisodeSampler, MissingRule, TaskSpec, create
 from fewview.datasets import class_split, get_spec, load
+from fewview.methods.estimator.fitted_base import learn_base
 
 SETS = ["handwritten", "scene15", "cub_googlenet_doc2vec"]
 METHODS = ["marginal", "marginal:balance=1", "ugda"]
@@ -45,7 +46,7 @@ def main() -> None:
                     method = create(text)
                     pair = []
                     for part in (base, base.with_mask(gaps)):
-                        prepared = method.prepare_base(part, task)
+                        prepared = learn_base(method, part, task)
                         scores = method.score_episodes(data, episodes, prepared)
                         pair.append(100 * float((scores.argmax(-1) == labels).double().mean()))
                     found[text].append((pair[0], pair[1]))

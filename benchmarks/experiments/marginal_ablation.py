@@ -20,6 +20,7 @@ from tools import SETS
 
 from fewview import EpisodeSampler, MultiViewData, TaskSpec, create, load
 from fewview.datasets import class_split, get_spec
+from fewview.methods.estimator.fitted_base import learn_base
 from fewview.results import measure
 
 MORE = ("leaves100", "orl", "caltech102", "tieredimagenet_tiny")
@@ -65,7 +66,7 @@ def scores_of(variant: dict[str, Any], known: MultiViewData, tasks: list[Any]) -
     out = []
     for data, episodes in tasks:
         task = TaskSpec(way=episodes.way, shot=1, queries=15)
-        scores = method.score_episodes(data, episodes, method.prepare_base(known, task))
+        scores = method.score_episodes(data, episodes, learn_base(method, known, task))
         out.append((scores.double(), episodes.query_labels))
     return out
 

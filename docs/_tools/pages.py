@@ -108,7 +108,7 @@ def page_of(name: Name) -> str:
 
 @cache
 def _method_slugs() -> dict[type, str]:
-    from fewview.engine._registry import get_entry, names
+    from fewview.methods.registry import get_entry, names
 
     factories = {get_entry(name).factory for name in names()}
     ours = [factory for factory in factories if factory.__module__.startswith("fewview.")]
@@ -116,33 +116,29 @@ def _method_slugs() -> dict[type, str]:
 
 
 def _names_of(factory: type) -> list[str]:
-    from fewview.engine._registry import get_entry, names
+    from fewview.methods.registry import get_entry, names
 
     return [name for name in names() if get_entry(name).factory is factory]
 
 
 def _by_pull(tags: Any, yes: str, partly: str, no: str) -> str:
     """One of three words: how far a method assumes balanced queries."""
-    return no if not tags.assumes_balance else yes if tags.assumes_balance == 1 else partly
+    return no if not tags.balanced else yes if tags.balanced == 1 else partly
 
 
 def _in_words(method: Any) -> list[tuple[str, str]]:
     """What the tags of a method say, for people."""
-    from fewview.engine._method import Method
-
     tags = method.tags
-    learns = type(method).prepare is not Method.prepare
-    base = "used to scale views where there are some; it works without"
-    if tags.needs_base:
-        base = "needed: it learns from them first"
-    elif learns:
-        base = "learnt from where there are some; it works without"
-    if tags.prepare_depends_on:
-        base += f"; anew when the task's {', '.join(tags.prepare_depends_on)} change"
+    base = {
+        "needed": "needed: it learns from them first",
+        "for scaling": "used to scale views where there are some; it works without",
+    }.get(method.use_of_base, "learnt from where there are some; it works without")
+    if tags.depends_on:
+        base += f"; anew when the task's {', '.join(tags.depends_on)} change"
     queries = {
-        "yes": "looked at together (transductive); one alone is possible",
-        "by padding": "each classified alone, but gaps may be filled from all of them (`padding`)",
-    }.get(method.queries_together, "each classified alone (inductive)")
+        "yes": "looked at together (transductive); a single one is possible",
+        "by padding": "each classified by itself, but gaps may be filled from all (`padding`)",
+    }.get(method.looks_at_queries, "each classified by itself (inductive)")
     filled = "filled in beforehand (parameter `padding`)"
     return [
         ("queries", queries),
@@ -157,14 +153,14 @@ def _in_words(method: Any) -> list[tuple[str, str]]:
                 "may be of any frequency",
             ),
         ),
-        ("random numbers", "none" if tags.deterministic else "drawn, from `random_state`"),
+        ("random numbers", "drawn, from `random_state`" if tags.random else "none"),
         ("neural networks", "trained; left out of `--methods all`" if tags.trained else "none"),
     ]
 
 
 def _in_words_by_name(names: list[str]) -> list[tuple[str, str]]:
     """The same for a class that is listed under several names, which may differ."""
-    from fewview.engine._registry import create
+    from fewview.methods.registry import create
 
     found = [_in_words(create(name)) for name in names]
     rows = []
@@ -183,12 +179,13 @@ _MORE = {"UGDA": "ugda.md", "CPM": "trained.md", "CPMGAN": "trained.md", "ICMSC"
 
 def method_page(factory: Any) -> str:
     """How one method works: its tags in words, its docstring, its parameters."""
+    from fewview.methods.params import rules_of
+
     names = _names_of(factory)
     module = _module(factory.__module__)
-    shown = module
-    parent = factory.__module__.rpartition(".")[0]
-    if parent != "fewview.methods":  # a method in a folder of its own
-        shown = _module(parent)
+    parent = _module(factory.__module__.rpartition(".")[0])
+    own_folder = getattr(parent, factory.__name__, None) is factory
+    shown = parent if own_folder else module
     source = Path(inspect.getfile(factory)).relative_to(ROOT).as_posix()
     rows = [
         ("on the command line", ", ".join(f"`{name}`" for name in names)),
@@ -198,7 +195,8 @@ def method_page(factory: Any) -> str:
         ("version", f"{factory.version}; raised whenever results change"),
         ("source", f"`{source}`"),
     ]  # fmt: skip
-    tuned = [f"`{key}`: {', '.join(map(str, values))}" for key, values in factory.tune_grid.items()]
+    rules = rules_of(factory)
+    tuned = [f"`{k}`: {', '.join(map(str, r['tune']))}" for k, r in rules.items() if r.get("tune")]
     if tuned:
         rows.append(("settings that `--tune` tries", "; ".join(tuned)))
     more = _MORE.get(factory.__name__)
@@ -221,15 +219,16 @@ def method_page(factory: Any) -> str:
         "",
         "## Class and parameters",
         _rst(f".. autoclass:: {_import_path(factory)}\n   :no-members:"),
-        "What every method can do (`fit_base`, `fit`, `predict`, `predict_proba`, `explain`, "
-        "`save`) is described with [Method](../reference/fewview.Method.md).",
+        "What every method can do (`fit_base`, `fit`, `predict`, `predict_proba`, "
+        "`predict_set`, `explain`, `diagnose`, `save`) is described with "
+        "[Method](../reference/fewview.Method.md).",
     ]
     return _join(lines)
 
 
 def methods_index() -> str:
     """All methods in one table."""
-    from fewview.engine._registry import get_entry, names
+    from fewview.methods.registry import get_entry, names
 
     slugs = _method_slugs()
     rows = []
@@ -242,8 +241,8 @@ def methods_index() -> str:
                 (
                     f"[`{name}`]({slugs[entry.factory]}.md)",
                     _first_line(entry.factory),
-                    {"yes": "together", "-": "alone"}.get(
-                        method.queries_together, method.queries_together
+                    {"yes": "together", "-": "each by itself"}.get(
+                        method.looks_at_queries, method.looks_at_queries
                     ),
                     "itself" if tags.handles_missing else "filled in",
                     "needed" if tags.needs_base else "helpful",

@@ -64,7 +64,7 @@ print(f"{1 - data.mask.mean():.1%} of the views are missing")
 # %% [markdown]
 # ## Known tissues, new tissues, three lines of each
 #
-# The largest tissues are the known (base) classes. Four of the others play the new ones: three
+# The largest tissues are the known (base) classes. Four of the others are held out as new: three
 # lines of each are labelled (the supports), up to twenty more are asked (the queries).
 
 # %%
@@ -80,9 +80,7 @@ for tissue in new:
     queries.extend(rows[3:23])
 support, query = data[np.array(supports)], data[np.array(queries)]
 print("new:", ", ".join(map(str, new)))
-print(
-    f"{len(base)} known lines, {len(support)} labelled ones of new tissues, {len(query)} to be told"
-)
+print(f"{len(base)} known lines, {len(support)} labelled ones of new tissues, {len(query)} queries")
 
 # %% [markdown]
 # ## Fit and count
@@ -127,20 +125,21 @@ axes = reasons.plot()
 # %% [markdown]
 # ## A page of predictions
 #
-# One row for every line: the answer, its probability, what it was told from. `predict -o FILE` on
+# One row for every line: the answer, its probability, the assays it rests on. `predict -o FILE` on
 # the command line writes the same.
 
 # %%
+import pandas as pd
+
 from fewview.report import render
 
-page = [
+page = pd.DataFrame(
     {
-        "line": row["id"],
-        "answer": row["label"],
-        "probability": max(value for key, value in row.items() if key.startswith("p_")),
-        "assays": row["views"],
-        "truth": truth,
+        "line": query.ids,
+        "answer": clf.predict(query),
+        "probability": clf.predict_proba(query).max(axis=1).round(3),
+        "assays": ["+".join(np.array(query.view_names)[has]) for has in query.mask],
+        "truth": query.labels,
     }
-    for row, truth in zip(clf.predictions(query), query.labels, strict=True)
-]
-render(page[::5], list(page[0]), "markdown")
+)
+render(page[::5].to_dict("records"), list(page), "markdown")

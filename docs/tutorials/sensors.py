@@ -86,31 +86,31 @@ ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 clf = create("marginal").fit_base(base).fit(support)
 fourth = next(label for label in split.novel if label not in support.labels)
 strange = data[np.flatnonzero(data.labels == fourth)[:30]]
-print(f"{clf.rejected(strange, 0.05).mean():.0%} of 30 samples of '{fourth}' are called unknown")
-print(f"{clf.rejected(query, 0.05).mean():.0%} of the {len(query)} queries are")
+unknown = np.mean(clf.p_values(strange) < 0.05)  # as `predict(strange, reject=0.05)` has it
+print(f"{unknown:.0%} of 30 samples of '{fourth}' are called unknown")
+print(f"{np.mean(clf.p_values(query) < 0.05):.0%} of the {len(query)} queries are")
 
 # %% [markdown]
 # ## A page of predictions
 #
-# The digit, how sure the method is together with the other queries and alone, and the sensors that
-# worked.
+# The digit, how sure the method is together with the other queries and of each one by itself, and
+# the sensors that worked.
 
 # %%
+import pandas as pd
+
 from fewview.report import render
 
-page = [
+proba = clf.predict_proba(query)
+best = proba.argmax(axis=1)
+page = pd.DataFrame(
     {
-        "sample": number,
-        "answer": row["label"],
-        "probability": max(value for key, value in row.items() if key.startswith("p_")),
-        "alone": row["probability_alone"],
-        "sensors": row["views"],
-        "truth": truth,
+        "answer": clf.classes_[best],
+        "probability": proba.max(axis=1).round(3),
+        "by itself": clf.predict_proba(query, inductive=True)[range(len(query)), best].round(3),
+        "sensors": ["+".join(np.array(query.view_names)[has]) for has in query.mask],
+        "truth": query.labels,
     }
-    for number, (row, truth) in enumerate(
-        zip(clf.predictions(query, alone=True), query.labels, strict=True)
-    )
-]
-right = sum(entry["answer"] == entry["truth"] for entry in page)
-print(f"{right} of {len(page)} right")
-render(page, list(page[0]), "markdown")
+)
+print(f"{np.sum(page['answer'] == page['truth'])} of {len(page)} right")
+render(page.to_dict("records"), list(page), "markdown")

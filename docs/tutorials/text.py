@@ -74,13 +74,13 @@ rows = [rng.permutation(np.flatnonzero(partial.labels == topic)) for topic in ne
 support = partial[np.concatenate([found[:2] for found in rows])]
 query = partial[np.concatenate([found[2:42] for found in rows])]
 print(f"base {len(base)} documents of {known}, new {new}")
-print(f"{len(support)} labelled documents, {len(query)} to be told")
+print(f"{len(support)} labelled documents, {len(query)} queries")
 
 # %% [markdown]
 # ## Which method?
 #
-# Known topics can play new ones, and `fewview advise` tries methods that way; with three known
-# topics that says little, so here a few are simply counted on the documents that were set aside.
+# Known topics can be held out as new ones, and `fewview advise` tries methods that way; with three
+# known topics that says little, so here a few are counted on the documents that were set aside.
 
 # %%
 found = {}
@@ -118,16 +118,16 @@ except FewviewError as error:
 # ## A page of predictions
 
 # %%
+import pandas as pd
+
 from fewview.report import render
 
-page = [
+page = pd.DataFrame(
     {
-        "document": number,
-        "answer": row["label"],
-        "probability": max(value for key, value in row.items() if key.startswith("p_")),
-        "prepared": row["views"],
-        "truth": truth,
+        "answer": clf.predict(query),
+        "probability": clf.predict_proba(query).max(axis=1).round(3),
+        "prepared": ["+".join(np.array(query.view_names)[has]) for has in query.mask],
+        "truth": query.labels,
     }
-    for number, (row, truth) in enumerate(zip(clf.predictions(query), query.labels, strict=True))
-]
-render(page[::4], list(page[0]), "markdown")
+)
+render(page[::4].to_dict("records"), list(page), "markdown")

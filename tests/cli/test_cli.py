@@ -79,10 +79,10 @@ def test_methods(invoke: Invoke) -> None:
     code, out, _ = invoke("methods")
     assert code == 0
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    for name in ("proto", "concat-hgb", "cpm"):
+    for name in ("proto", "ptmap", "cpm"):
         assert "for scaling" in lines[name]
     assert "needed" in lines["bavardage"]
-    for name in ("marginal", "ugda", "ptmap+ugda"):
+    for name in ("marginal", "ugda", "ptmap+ugda", "concat-nn"):
         assert "learns from them if given" in lines[name]
     code, out, _ = invoke("methods", "proto")
     assert "padding=zero" in out

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fewview.cli._app import app
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.files import kept_reader
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 
 TARGETS = ("a.npz", "a.mat", "a.h5ad", "a.h5mu", "csv", "parquet", "npy")

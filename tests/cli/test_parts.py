@@ -10,12 +10,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fewview import FewviewWarning, MultiViewData, load_model
-from fewview.engine._checks import synthetic_data
+from fewview.datasets import make_few_shot
 
 Invoke = Callable[..., tuple[int, str, str]]
+SAMPLES = make_few_shot(10, 20, {"shape": 5, "colour": 8, "sound": 3}, seed=1)
+SAMPLES = SAMPLES[np.argsort(SAMPLES.codes, kind="stable")]  # class by class
+BASE, NOVEL = SAMPLES[:120], SAMPLES[120:]
 
 
 def numbered(data: MultiViewData, rows: slice) -> MultiViewData:
@@ -30,16 +34,15 @@ def test_the_commands_take_parts(
     tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    base, novel = synthetic_data()
-    queries = novel.with_labels(None)
-    for name, data in {"base": base, "query": queries}.items():
+    queries = NOVEL.with_labels(None)
+    for name, data in {"base": BASE, "query": queries}.items():
         Path(name).mkdir()
         for part in range(3):
             numbered(data, slice(part * 45, part * 45 + 45)).write(f"{name}/{part}", format="csv")
-    numbered(novel, slice(0, None, 5)).write("support", format="csv")
+    numbered(NOVEL, slice(0, None, 5)).write("support", format="csv")
     code, out, err = invoke("fit", "--base", "base", "-o", "a.model", "--method", "ugda")
     assert code == 0, err
-    assert load_model("a.model").base.n_samples == len(base)
+    assert load_model("a.model").base.n_samples == len(BASE)
     asked = ("predict", "--model", "a.model", "--support", "support", "--query", "query", "-o")
     code, out, err = invoke(*asked, "p.csv")
     assert (code, "--block" in err) == (2, True)
@@ -66,10 +69,9 @@ def test_a_stopped_command_says_what_is_there(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(larger, "predict_parts", stop)
-    _, novel = synthetic_data()
     Path("query").mkdir()
     for part in range(2):
-        numbered(novel, slice(part, None, 5)).write(f"query/{part}", format="csv")
+        numbered(NOVEL, slice(part, None, 5)).write(f"query/{part}", format="csv")
     asked = ("predict", "--method", "proto", "--support", "query/0", "--query", "query")
     code, _, err = invoke(*asked, "-o", "p.csv")
     assert (code, "p.csv/ is whole, and the same command goes on" in err) == (130, True), err
@@ -80,10 +82,9 @@ def test_a_wrong_cluster_leaves_nothing_behind(
 ) -> None:
     pytest.importorskip("distributed", reason="pip install fewview[cluster]")
     monkeypatch.chdir(tmp_path)
-    _, novel = synthetic_data()
     Path("query").mkdir()
     for part in range(2):
-        numbered(novel, slice(part, None, 5)).write(f"query/{part}", format="csv")
+        numbered(NOVEL, slice(part, None, 5)).write(f"query/{part}", format="csv")
     asked = ("predict", "--method", "proto", "--support", "query/0", "--query", "query")
     code, _, err = invoke(*asked, "-o", "p.csv", "--cluster", "http://127.0.0.1:1")
     assert (code, "no Dask scheduler answers at http" in err) == (2, True), err
@@ -111,14 +112,13 @@ def test_a_column_that_supports_leave_empty_is_what_queries_say(
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_a_scheduler_that_ends_a_command_leaves_nothing_behind(tmp_path: Path) -> None:
-    novel = synthetic_data()[1]
     (tmp_path / "q").mkdir()
     for part in range(40):
-        own = numbered(novel, slice(None)).with_labels(None)
+        own = numbered(NOVEL, slice(None)).with_labels(None)
         ids = [f"{part}-{row}" for row in range(len(own))]
         views = {view: own.view(view) for view in own.view_names}
         MultiViewData(views, mask=own.mask, ids=ids).write(tmp_path / "q" / str(part), format="csv")
-    numbered(novel, slice(0, None, 5)).write(tmp_path / "s", format="csv")
+    numbered(NOVEL, slice(0, None, 5)).write(tmp_path / "s", format="csv")
     (tmp_path / "scratch").mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "fewview", "predict", "--method", "tim", "--support", "s",
@@ -142,12 +142,11 @@ def test_what_cannot_be_done_is_said_before_samples_are_counted(
     tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    base, novel = synthetic_data()
     Path("q").mkdir()
     for part in range(2):
-        numbered(novel, slice(part * 30, part * 30 + 30)).write(f"q/{part}", format="csv")
-    numbered(novel, slice(0, None, 5)).write("s", format="csv")
-    numbered(base, slice(60)).write("base", format="csv")  # three classes
+        numbered(NOVEL, slice(part * 30, part * 30 + 30)).write(f"q/{part}", format="csv")
+    numbered(NOVEL, slice(0, None, 5)).write("s", format="csv")
+    numbered(BASE, slice(60)).write("base", format="csv")  # three classes
     code, _, err = invoke("fit", "--base", "base", "-o", "a.model", "--method", "proto")
     assert code == 0, err
     Path("file.csv").write_text("mine")
@@ -198,10 +197,9 @@ def test_ids_of_one_folder_are_written_as_they_are(
 
 
 def test_a_part_that_is_not_there_is_refused(tmp_path: Path, invoke: Invoke) -> None:
-    _, novel = synthetic_data()
-    numbered(novel, slice(0, None, 5)).write(tmp_path / "support", format="csv")
+    numbered(NOVEL, slice(0, None, 5)).write(tmp_path / "support", format="csv")
     (tmp_path / "query").mkdir()
-    numbered(novel, slice(9)).with_labels(None).write(tmp_path / "query" / "0", format="csv")
+    numbered(NOVEL, slice(9)).with_labels(None).write(tmp_path / "query" / "0", format="csv")
     (tmp_path / "query" / "1").mkdir()
     asked = ("predict", "--method", "proto", "--support", str(tmp_path / "support"), "--query")
     asked = (*asked, str(tmp_path / "query"), "-o", str(tmp_path / "p.csv"))

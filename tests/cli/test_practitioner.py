@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_from_tables_to_predictions(invoke: Invoke, tables: list[str], tmp_path:
     wanted = clf.predict_proba(query).round(6)
     found = np.array([[float(li[f"p_{n}"]) for n in ("ague", "croup", "pest")] for li in lines])
     assert np.array_equal(found, wanted)
-    alone = clf.proba_alone(query)[np.arange(24), wanted.argmax(axis=1)]
+    alone = clf.predict_proba(query, inductive=True)[np.arange(24), wanted.argmax(axis=1)]
     assert [float(line["probability_alone"]) for line in lines] == alone.round(6).tolist()
 
 
@@ -101,11 +102,10 @@ def test_queries_that_look_unbalanced_are_told(
 ) -> None:
     assert invoke(*FIT)[0] == 0
     write_tables(tmp_path / "skewed", [8] * 26 + [9, 10] * 2, NAMES, 400, labels=False)
-    with pytest.warns(FewviewWarning, match="Marginal pulls towards .* unbalanced") as caught:
-        code, _, errors = invoke(*PREDICT[:-1], "skewed", "-o", "p.csv")
+    code, _, errors = invoke(*PREDICT[:-1], "skewed", "-o", "p.csv")
     assert code == 0, errors
-    assert len(caught) == 1
-    assert "column probability_alone" in str(caught[0].message)
+    assert re.search("warning: Marginal pulls towards .* unbalanced", errors)
+    assert "warning" not in invoke(*PREDICT, "-o", "q.csv")[2]
 
 
 def test_what_samples_say_alone_is_written_where_it_is_asked_for(
@@ -124,8 +124,7 @@ def test_what_samples_say_alone_is_written_where_it_is_asked_for(
     assert invoke("predict", "--method", "ptmap", *files, "--alone")[0] == 0
     line = next(csv.DictReader((tmp_path / "p.csv").open()))
     clf = create("ptmap").fit(MultiViewData.read("support"))
-    with pytest.warns(FewviewWarning, match="with a single one"):
-        alone = clf.predict_proba(MultiViewData.read("query")[:1])[0]
+    alone = clf.predict_proba(MultiViewData.read("query")[:1])[0]
     wanted_p = dict(zip(clf.classes_.tolist(), alone.tolist(), strict=True))[line["label"]]
     assert float(line["probability_alone"]) == pytest.approx(wanted_p, abs=1e-5)
 
@@ -238,7 +237,7 @@ def test_accuracy_of_queries_of_other_classes(
 def test_too_few_base_classes_to_reject(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     base = MultiViewData.read(tmp_path / "base")
     base[base.codes < 3].write(tmp_path / "few.npz")
-    needed = "needs at least 4 base classes that play new ones; this model has 3"
+    needed = "needs at least 4 base classes, 2 of them with"
     code, _, errors = invoke("fit", "--base", "few.npz", *FIT[3:])
     assert code == 0, errors
     assert "warning: " in errors
@@ -246,7 +245,7 @@ def test_too_few_base_classes_to_reject(invoke: Invoke, tables: list[str], tmp_p
     assert needed in errors
     code, _, errors = invoke(*PREDICT, "-o", "p.csv", "--reject", "0.1")
     assert code == 2
-    assert needed in errors
+    assert "is learnt from at least 4 base classes, and this model has 3" in errors
     assert "warning" not in invoke(*FIT)[2]
 
 
@@ -510,11 +509,7 @@ def test_what_is_missing_is_filled_in(invoke: Invoke, tables: list[str], tmp_pat
 
 def test_sets_of_classes(invoke: Invoke, tables: list[str], tmp_path: Path) -> None:
     given = ("--support", "support", "--query", "query", "-o", "p.csv", "--sets", "0.9")
-    assert invoke("fit", "--base", "base", "-o", "plain.model")[0] == 0
-    status, _, err = invoke("predict", "--model", "plain.model", *given)
-    assert status == 2
-    assert "fewview fit --sets" in err
-    assert invoke("fit", "--base", "base", "--shot", "2", "--sets", "-o", "base.model")[0] == 0
+    assert invoke("fit", "--base", "base", "--shot", "2", "-o", "base.model")[0] == 0
     status, _, err = invoke("predict", "--model", "base.model", *given)
     assert status == 0, err
     with (tmp_path / "p.csv").open() as file:

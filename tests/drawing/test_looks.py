@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fewview.drawing._looks import COLOURS, KNOWN, ON_DARK, PALETTE, Look, look_at, look_of, looks
-from fewview.engine._registry import names
+from fewview.methods.registry import names
 
 # Colours as seen by people without one kind of cones (Machado, Oliveira and Fernandes, 2009).
 SIGHT = {

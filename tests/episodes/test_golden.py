@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fewview import EpisodeSampler, MissingRule, MultiViewData, TaskSpec
-from fewview.episodes import SAMPLER_VERSION
+from fewview.episodes.episodes import SAMPLER_VERSION
 
 GOLDEN = json.loads(
     (Path(__file__).parents[1] / "golden" / "sampler.json").read_text(encoding="utf-8")

@@ -14,15 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2, kstest
 
-from fewview.datasets import class_split, load
-from fewview.episodes import SAMPLER_VERSION, Episodes, EpisodeSampler, TaskSpec
-from fewview.episodes._sampler import capped_counts, dirichlet_counts, dominant_counts
-from fewview.samples import FewviewError, MissingRule, MultiViewData
-
-PER_TASK = (
-    "support", "query", "support_labels", "query_labels", "support_mask", "query_mask", "seeds",
-    "classes",
-)  # fmt: skip
+from fewview import (
+    Episodes,
+    EpisodeSampler,
+    FewviewError,
+    MissingRule,
+    MultiViewData,
+    TaskSpec,
+    load,
+)
+from fewview.datasets import class_split
+from fewview.episodes.episodes import PER_TASK, SAMPLER_VERSION
+from fewview.episodes.query_counts import capped_counts, dirichlet_counts, dominant_counts
 
 
 def made(
@@ -171,7 +174,7 @@ def test_seeds_are_all_different() -> None:
 def test_another_process_draws_the_same() -> None:
     code = (
         "from fewview.datasets import class_split, load\n"
-        "from fewview.episodes import EpisodeSampler, TaskSpec\n"
+        "from fewview import EpisodeSampler, TaskSpec\n"
         "data = load('digits')\n"
         "sampler = EpisodeSampler(data, TaskSpec(3, 1, 30, 0.3), class_split('digits', 0).novel)\n"
         "e = sampler.draw(37, 39)\n"
@@ -517,7 +520,6 @@ def test_indexing_gives_lists_of_tasks() -> None:
     assert_same(episodes[2], episodes[2:3])
     assert_same(episodes[-1], episodes[5:])
     assert_same(episodes[np.array([4, 1])][0], episodes[4])
-    assert_same(Episodes.join([episodes[:2], episodes[2:]]), episodes)
     assert [len(one) for one in episodes] == [1] * 6
     for wrong in (6, -7):
         with pytest.raises(IndexError, match="of 6"):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fewview.episodes import TaskSpec
-from fewview.samples import FewviewError, MissingRule
+from fewview import FewviewError, MissingRule, TaskSpec
 
 
 def test_counts_follow_from_way_shot_and_queries() -> None:

@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cachetools import LRUCache
 
 import fewview.evaluate._cluster as client_side
 import fewview.evaluate._cluster_worker as worker_side
-from fewview import __version__, create
-from fewview.engine._checks import synthetic_data
-from fewview.episodes import SAMPLER_VERSION
+from fewview import FewviewError, MultiViewData, Proto, __version__, create
+from fewview.datasets import make_few_shot
+from fewview.episodes.episodes import SAMPLER_VERSION
 from fewview.evaluate import Grid, Store, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._cluster import ClusterExecutor
@@ -33,9 +32,8 @@ from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome
 from fewview.evaluate.parts import _pieces
 from fewview.evaluate.parts._larger import predict_parts
-from fewview.methods.proto import Proto
+from fewview.ground._memory import LRUCache
 from fewview.results._cells import Cell, Result
-from fewview.samples import FewviewError, MultiViewData
 from fewview.samples._parts import TableParts
 
 distributed = pytest.importorskip("distributed", reason="pip install fewview[cluster]")
@@ -377,7 +375,8 @@ def test_a_scheduler_that_ends_is_said_and_what_is_written_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_pieces, "SLOW_ROWS", 8)
-    base, novel = synthetic_data()
+    samples = make_few_shot(10, 20, {"a": 5, "b": 8}, seed=1)
+    base, novel = samples[samples.codes < 6], samples[samples.codes >= 6]
     queries = MultiViewData.concat([novel.without_ids()] * 4).with_labels(None)
     (tmp_path / "queries").mkdir()
     for number in range(8):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fewview import FewviewError, FewviewWarning, MultiViewData, create
-from fewview.engine._fitted import FittedBase
 from fewview.evaluate import _divided as divided_module
 from fewview.evaluate._advice import Advice
 from fewview.evaluate._divided import (
@@ -160,14 +159,11 @@ def test_a_view_that_known_classes_lack_is_a_new_sensor() -> None:
 
 
 @pytest.mark.parametrize("classes", ["new", "all"])
-def test_what_is_learnt_when_asked_is_what_fit_base_learns(classes: str) -> None:
+def test_a_divided_table_is_fitted_as_by_hand(classes: str) -> None:
     parts = divide(table(SIZES))
     clf = fit_divided(parts, "proto", classes=classes)
-    assert isinstance(clf.base, FittedBase)
-    assert clf.base.thresholds is None
     other = create("proto").fit_base(parts.base, task=clf.base.task)
-    assert isinstance(other.base, FittedBase)
-    assert other.base.thresholds is not None
     other.fit(parts.support, classes=classes)
-    np.testing.assert_array_equal(clf.fit_shares(parts.query), other.fit_shares(parts.query))
+    assert (clf.base.task.way, clf.base.task.shot, clf.base.task.queries) == (2, 2, 3)
     np.testing.assert_array_equal(clf.predict_proba(parts.query), other.predict_proba(parts.query))
+    np.testing.assert_array_equal(clf.p_values(parts.query), other.p_values(parts.query))

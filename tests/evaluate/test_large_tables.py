@@ -17,14 +17,16 @@ import pytest
 
 import fewview.evaluate.parts._larger as larger
 import fewview.evaluate.parts._pieces as pieces
-from fewview import FewviewError, FewviewWarning, MultiViewData, create
-from fewview.engine._checks import synthetic_data
-from fewview.engine._method import Method
+from fewview import FewviewError, FewviewWarning, Method, MultiViewData, create
+from fewview.datasets import make_few_shot
+from fewview.evaluate._predictions import predict_table
 from fewview.evaluate._progress import PlainProgress, Progress, Rows
 from fewview.evaluate.parts._larger import gather_parts, predict_parts
 from fewview.samples._parts import TableParts
 
 QUIET = Progress()
+SAMPLES = make_few_shot(10, 20, {"shape": 5, "colour": 8, "sound": 3}, seed=1)
+BASE, NOVEL = SAMPLES[SAMPLES.codes < 6], SAMPLES[SAMPLES.codes >= 6]
 
 
 @pytest.fixture(autouse=True)
@@ -51,15 +53,13 @@ def divided(data: MultiViewData, folder: Path, parts: int, form: str = "csv") ->
 
 @pytest.fixture
 def queries() -> MultiViewData:
-    _, novel = synthetic_data()
-    return numbered(MultiViewData.concat([novel.without_ids()] * 3).with_labels(None))
+    return numbered(MultiViewData.concat([NOVEL.without_ids()] * 3).with_labels(None))
 
 
 @pytest.fixture
 def fitted() -> Callable[[str], Method]:
     def make(text: str) -> Method:
-        base, novel = synthetic_data()
-        return create(text).fit_base(base).fit(novel[::5])
+        return create(text).fit_base(BASE).fit(NOVEL[::5])
 
     return make
 
@@ -98,7 +98,7 @@ def test_answers_are_those_of_the_whole_table(
         target = tmp_path / f"{text[:5]}.parquet"
         predict_parts(clf, table, target, block=1, progress=QUIET)
         found = _rows(target)
-        wanted = clf.prediction_columns(queries, together=not alone)
+        wanted = predict_table(clf, queries, transductive=not alone)
         assert [row["id"] for row in found] == wanted["id"]
         assert [row["views"] for row in found] == wanted["views"]
         columns = [name for name in wanted if name.startswith("p_")]
@@ -219,21 +219,20 @@ def test_what_is_wrong_is_said(tmp_path: Path, queries: MultiViewData, fitted: A
 
 @pytest.mark.parametrize("text", ["marginal", "ugda", "proto"])
 def test_base_statistics_do_not_depend_on_the_number_of_parts(tmp_path: Path, text: str) -> None:
-    base, novel = synthetic_data()
-    base = numbered(base)
+    base = numbered(BASE)
     models, answers = [], []
     for parts, how in ((1, {}), (5, {}), (5, {"jobs": 2})):
         folder = tmp_path / f"b{parts}"
         if not folder.exists():
             divided(base, folder, parts, "parquet")
         clf = create(text)
-        clf.use_base(gather_parts(clf, TableParts.open(folder), progress=QUIET, **how))
+        clf.fit_base(gather_parts(clf, TableParts.open(folder), progress=QUIET, **how))
         clf.save(tmp_path / "a.model")
         models.append((tmp_path / "a.model").read_bytes())
-        answers.append(clf.fit(novel[::5]).predict_proba(novel))
+        answers.append(clf.fit(NOVEL[::5]).predict_proba(NOVEL))
     assert models[0] == models[1] == models[2]
     # Few enough samples for all of them to be in the sample that fixes the scaling.
-    whole = create(text).fit_base(base).fit(novel[::5]).predict_proba(novel)
+    whole = create(text).fit_base(base).fit(NOVEL[::5]).predict_proba(NOVEL)
     np.testing.assert_allclose(answers[0], whole, atol=2e-2)
 
 
@@ -571,18 +570,17 @@ def test_base_statistics_do_not_depend_on_the_digits_of_neighbours(tmp_path: Pat
             (folder / "fewview.json").unlink()
         clf = create("ugda")
         table = TableParts.open(tmp_path / f"{cut}")
-        clf.use_base(gather_parts(clf, table, progress=QUIET))
+        clf.fit_base(gather_parts(clf, table, progress=QUIET))
         clf.save(tmp_path / "a.model")
         models.append((tmp_path / "a.model").read_bytes())
     assert models[0] == models[1]
 
 
 def test_a_base_set_needs_no_ids(tmp_path: Path) -> None:
-    base, _ = synthetic_data()
-    for number, part in enumerate((base[:50], base[50:])):
+    for number, part in enumerate((BASE[:50], BASE[50:])):
         part.without_ids().write(tmp_path / f"{number}", format="csv")
     clf = create("ugda")
-    assert gather_parts(clf, TableParts.open(tmp_path), progress=QUIET).n_samples == len(base)
+    assert gather_parts(clf, TableParts.open(tmp_path), progress=QUIET).n_samples == len(BASE)
 
 
 def test_a_base_set_has_the_views_of_all_parts(tmp_path: Path) -> None:
@@ -591,8 +589,8 @@ def test_a_base_set_has_the_views_of_all_parts(tmp_path: Path) -> None:
     parts["2"] = {"a": late, "b": late, "labels": "5,x 6,y"}
     clf = create("ugda")
     table = TableParts.open(foreign(tmp_path / "f", parts))
-    clf.use_base(gather_parts(clf, table, progress=QUIET))
-    assert clf.base.prepared.reference.view_dims == {"b": 2, "a": 2}
+    clf.fit_base(gather_parts(clf, table, progress=QUIET))
+    assert clf.base.reference.view_dims == {"b": 2, "a": 2}
 
 
 def test_compressed_parts_are_parts(tmp_path: Path) -> None:
@@ -642,8 +640,8 @@ def test_what_columns_are_all_parts_say(
     models = []
     for how in ({}, {"jobs": 2}):
         clf = create("ugda")
-        clf.use_base(gather_parts(clf, table, progress=QUIET, **how))
-        column = {"a": ()} | clf.base.prepared.reference.kinds
+        clf.fit_base(gather_parts(clf, table, progress=QUIET, **how))
+        column = {"a": ()} | clf.base.reference.kinds
         found = [(c.kind, c.levels) for c in column["a"] if c.name == "leaf"] or [("number", ())]
         assert found == [(kind, levels)]
         clf.save(tmp_path / "a.model")
@@ -666,8 +664,8 @@ def test_a_table_without_rows_says_nothing_of_its_view(tmp_path: Path) -> None:
     parts["1"] = {"a": "3,1,2 4,5,6", "b": "3,1,2 4,5,6", "labels": "3,x 4,y"}
     clf, table = create("ugda"), TableParts.open(foreign(tmp_path / "f", parts))
     with pytest.warns(FewviewWarning):
-        clf.use_base(gather_parts(clf, table, progress=QUIET))
-    assert clf.base.prepared.reference.view_dims == {"a": 2, "b": 2}
+        clf.fit_base(gather_parts(clf, table, progress=QUIET))
+    assert clf.base.reference.view_dims == {"a": 2, "b": 2}
 
 
 def test_progress_is_told_in_rows(tmp_path: Path, queries: MultiViewData, fitted: Any) -> None:

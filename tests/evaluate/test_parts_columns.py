@@ -95,7 +95,7 @@ def test_base_sets_of_several_notations_are_learnt_from(tmp_path: Path) -> None:
         table = written(tmp_path / name, parts)
         for jobs in (1, 2) if name == "three" else (1,):
             clf = create("proto")
-            clf.use_base(gather_parts(clf, table, jobs=jobs, progress=Progress()))
+            clf.fit_base(gather_parts(clf, table, jobs=jobs, progress=Progress()))
             clf.save(tmp_path / "a.model")
             models.append((tmp_path / "a.model").read_bytes())
     # Other rows have other numbers beside them in the last.

@@ -16,8 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fewview.engine._contract import Contract
-from fewview.episodes import Episodes, EpisodeSampler
+from fewview import (
+    Episodes,
+    EpisodeSampler,
+    FewviewError,
+    FewviewWarning,
+    Marginal,
+    MultiViewData,
+    Proto,
+)
 from fewview.evaluate import Grid, Store, bench, make_grid, plan, run
 from fewview.evaluate.__main__ import main
 from fewview.evaluate._advice import give_advice
@@ -30,14 +37,10 @@ from fewview.evaluate._progress import (
 )
 from fewview.evaluate._runner import Outcome
 from fewview.evaluate._sources import find_source
-from fewview.evaluate._workbench import Workbench
-from fewview.methods.marginal import Marginal
-from fewview.methods.proto import Proto
 from fewview.results._cells import Result
 from fewview.results._metrics import measure
 from fewview.results._repairing import check_store, repair_store
 from fewview.results._summaries import summarise_planned
-from fewview.samples import FewviewError, FewviewWarning, MultiViewData
 
 # Keys that every row has.
 REQUIRED = (
@@ -59,7 +62,7 @@ def test_memory_of_a_batch_is_for_every_method_and_in_no_key() -> None:
     assert made[1].get_params()["source__max_memory"] == 0.5
     usual = [cell.key() for cell in plan(replace(grid, max_memory=None))]
     assert [cell.key() for cell in plan(grid)] == usual
-    with pytest.raises(FewviewError, match="give a positive number of GiB"):
+    with pytest.raises(FewviewError, match="max_memory is 0; it must be above 0"):
         plan(small(max_memory=0))
 
 
@@ -96,81 +99,18 @@ def test_json_has_the_promised_keys(tmp_path: Path) -> None:
 
 def test_there_is_one_way_from_episodes_to_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a benchmark runs, tuning included, is what `Method.score_episodes` gives."""
-    usual, seen = Proto.score_in_batches, []
+    usual, seen = Proto.score_episodes, []
 
-    def note(self: Proto, works: Any) -> Any:
-        for answered in usual(self, works):
-            seen.append(len(answered.episodes))
-            yield answered
+    def note(self: Proto, data: Any, episodes: Episodes, fitted: Any) -> Any:
+        seen.append(len(episodes))
+        return usual(self, data, episodes, fitted)
 
-    monkeypatch.setattr(Proto, "score_in_batches", note)
+    monkeypatch.setattr(Proto, "score_episodes", note)
     run(small(eta="0.5", splits=1))
     assert seen == [6]
     run(small(eta="0.5", splits=1, tune=True))
     assert len(seen) > 2
     assert seen[-1] == 6
-
-
-@pytest.mark.parametrize("method", ["proto", "match:padding=base", "ptmap", "ugda", "marginal"])
-def test_cells_together_are_what_they_are_alone(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Class splits, missing rates and gaps in one batch, as on a GPU; draws do not change."""
-    grid = small(
-        methods=method, eta="0,0.3,0.5", splits=3, dtype="float64", keep_probabilities=True
-    )
-    alone = run(grid)
-    kind = type(make_method(grid.methods[0], grid))
-    monkeypatch.setattr(kind, "joins", True)
-    monkeypatch.setattr(kind, "rows_in_cache", 0)
-    sizes, usual = [], kind.score_batch
-
-    def note(self: Any, batch: Any, prepared: Any) -> Any:
-        sizes.append((batch.n_tasks, batch.states is not None))
-        return usual(self, batch, prepared)
-
-    monkeypatch.setattr(kind, "score_batch", note)
-    together = run(grid)
-    assert sizes == [(9 * 6, True)]
-    assert together.results.keys() == alone.results.keys()
-    for key, result in alone.results.items():
-        other = together.results[key]
-        assert other.cell == result.cell
-        assert result.answers is not None
-        assert other.answers is not None
-        np.testing.assert_array_equal(other.answers.labels, result.answers.labels)
-        gap = np.abs(np.exp(other.answers.scores) - np.exp(result.answers.scores))
-        assert gap.max() < 1e-4
-
-
-def test_class_splits_with_the_same_base_classes_have_their_own_novel_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Base classes of another data set are learnt once; tasks are of every split's classes."""
-    other = make_grid(["digits"], **SMALL)  # type: ignore[arg-type]
-    digits = find_source("digits").data
-    base = digits.with_labels([f"other {label}" for label in digits.labels.tolist()])
-    grid = replace(other, base=base, splits=3, keep_probabilities=True)
-    alone = run(grid)
-    assert len({result.cell.novel for result in alone.results.values()}) == 3
-    monkeypatch.setattr(Contract, "joins", True)
-    together = run(grid)
-    assert together.results.keys() == alone.results.keys()
-    for key, result in alone.results.items():
-        found, expected = together.results[key].answers, result.answers
-        assert found is not None
-        assert expected is not None
-        np.testing.assert_allclose(np.exp(found.scores), np.exp(expected.scores), atol=1e-4)
-
-
-def test_what_keeps_a_gpu_busy_longest_is_scored_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks that fill many batches come first, and else the order of the plan stays."""
-    grid = small(methods="proto,match:max_memory=0.001", eta="0.5", splits=1)
-    first = [panel[0].method for panel in Workbench(grid).panels(plan(grid))]
-    assert first == ["proto", "match:max_memory=0.001"]
-    monkeypatch.setattr(Contract, "joins", True)
-    first = [panel[0].method for panel in Workbench(grid).panels(plan(grid))]
-    assert first == ["match:max_memory=0.001", "proto"]
 
 
 def test_tasks_are_drawn_once_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,44 +129,17 @@ def test_tasks_are_drawn_once_for_all_methods(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_base_classes_that_data_sets_share_are_learnt_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though several threads ask for them at the same time."""
-    usual, times = Marginal.prepare, []
+    usual, times = Marginal.learn, []
 
-    def slow(self: Marginal, *given: Any) -> Any:
+    def learn(self: Marginal, *given: Any) -> Any:
         times.append(1)
-        time.sleep(0.2)
         return usual(self, *given)
 
-    monkeypatch.setattr(Marginal, "prepare", slow)
-    monkeypatch.setattr(Contract, "joins", True)
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(Marginal, "learn", learn)
     base = toy("base").with_labels(np.repeat([f"other {k}" for k in range(9)], 8))
     grid = replace(small(methods="marginal"), datasets=(toy("a"), toy("b", 7)), base=base)
-    outcome = run(grid)
-    assert len(outcome.results) == 8
+    assert len(run(grid).results) == 8
     assert times == [1]
-
-
-def test_cells_that_fail_together_are_computed_alone_and_that_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of two methods, prepared for ahead, one breaks down where its tasks are joined."""
-    grid = small(methods="proto,marginal", eta="0,0.5", splits=2, dtype="float64")
-    alone = numbers(run(grid))
-
-    def breaks(self: Any, states: Any) -> Any:
-        raise RuntimeError("cannot stack")
-
-    monkeypatch.setattr(Contract, "joins", True)
-    monkeypatch.setattr(Contract, "stack", breaks)
-    with pytest.warns(FewviewWarning, match="proto on .*one by one.*cannot stack") as told:
-        outcome = run(grid)
-    assert sum("one by one" in str(one.message) for one in told) == 1
-    assert not outcome.failures
-    together = numbers(outcome)
-    assert together.keys() == alone.keys()
-    for key, values in alone.items():
-        np.testing.assert_allclose(values, together[key], atol=1e-3)
 
 
 def test_same_digits_twice() -> None:
@@ -724,12 +637,13 @@ def test_a_killed_parent_leaves_no_workers_on_parts(tmp_path: Path) -> None:
 
 SCRIPT = """
 import os
-from fewview import FewviewError, Proto
-from fewview.engine._registry import register
+from dataclasses import dataclass
+from fewview import FewviewError, Proto, register
 from fewview.evaluate import make_grid, run
 from fewview.evaluate._executors import kept_workers
 
 @register("mine")
+@dataclass(kw_only=True, eq=False, repr=False)
 class Mine(Proto):
     deed: str = "work"
 
@@ -767,8 +681,7 @@ def test_methods_of_a_script_in_processes(tmp_path: Path) -> None:
 
 GRIDS = """
 import os
-from fewview import Proto
-from fewview.engine._registry import register
+from fewview import Proto, register
 from fewview.evaluate import make_grid, run
 from fewview.evaluate._executors import kept_workers
 

@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 import fewview.evaluate._tuning as tuning_module
-from fewview.episodes import TaskSpec
-from fewview.episodes._pretended import divide
+from fewview import FewviewError, MultiViewData, TaskSpec, create
+from fewview.episodes.divide import divide
 from fewview.evaluate import make_grid, run
 from fewview.evaluate._tuning import candidates, describe_tuning, pretended_task
 from fewview.evaluate._workbench import choice_key
-from fewview.methods import create
 from fewview.results._cells import example_cell
 from fewview.results._store import Store
-from fewview.samples import FewviewError, MultiViewData
 
 
 def grid(**changes: object):  # type: ignore[no-untyped-def]

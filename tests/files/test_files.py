@@ -29,8 +29,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fewview.files._tables as tables
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.files import kept_reader, npz_keys, read_npz_column
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 
 read, write = MultiViewData.read, MultiViewData.write

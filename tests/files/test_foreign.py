@@ -15,8 +15,8 @@ import pytest
 import scipy.io
 
 import fewview.files._guarded as foreign
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.files._limits import memory_limit, time_limit
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 
 read, write = MultiViewData.read, MultiViewData.write
@@ -44,7 +44,7 @@ def replace_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -
     code = f"""\
     import fewview.files._matlab, os, sys, time, warnings
     import numpy as np
-    from fewview.ground._errors import FewviewError, FewviewWarning
+    from fewview.errors import FewviewError, FewviewWarning
 
     def load(paths, memory, labels):
         {body}
@@ -91,7 +91,7 @@ DEEDS: dict[str, tuple[str, str]] = {
     "no torch": ("raise FewviewError(str('torch' in sys.modules))", r"a\.mat: False"),
     "no samples": (
         "raise FewviewError(str(sorted({name.split('.')[1] for name in sys.modules if "
-        "name.startswith('fewview.')})))", r"a\.mat: \['_version', 'files', 'ground'\]"),
+        "name.startswith('fewview.')})))", r"a\.mat: \['_version', 'errors', 'files', 'ground'\]"),
     "another version of a library": (
         "np.sort([2, 1], strange=True)",
         r"not the fault of the file.*TypeError.*unexpected keyword argument 'strange'.*upgrade"),

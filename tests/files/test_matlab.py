@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.io.matlab import MatlabFunction
 
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.files import kept_reader
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 
 read, write = MultiViewData.read, MultiViewData.write

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fewview.ground._errors import shorten
+from fewview.errors import shorten
 from fewview.ground._rows import cell_text, plain_table, render, save
 from fewview.results._summaries import pivot
 from fewview.samples import FewviewError

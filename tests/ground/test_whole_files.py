@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.ground._whole_files import replacing, temporary_folder
 
 

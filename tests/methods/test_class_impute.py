@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fewview import ClassImpute, MultiViewData
+from fewview import ClassImpute, EpisodeBatch, MultiViewData, TaskSpec
 from fewview.methods.class_impute import BaseClasses
-from fewview.numerics import EpisodeBatch
 
 Array = Any
 nan = np.nan
@@ -35,7 +34,7 @@ def by_hand(
     query: list[list[Array | None]],
     base: list[list[Array | None]],
     strength: float,
-    sharpness: float,
+    temperature: float,
     rounds: int,
 ) -> Array:
     """Probabilities of one task, sample by sample; a missing view is None."""
@@ -53,7 +52,9 @@ def by_hand(
         others = [j for j in range(len(lenders)) if j != k]
         far = [distance(means[k], lenders[j]) for j in others]
         usual = np.mean([d for d in far if d is not None])
-        weights = softmax(np.array([-sharpness * (usual if d is None else d) / usual for d in far]))
+        weights = softmax(
+            np.array([-temperature * (usual if d is None else d) / usual for d in far])
+        )
         centre: list[Array | None] = []
         for v in range(n_views):
             lent = [(w, lenders[j][v]) for w, j in zip(weights, others, strict=True)]
@@ -69,7 +70,7 @@ def by_hand(
         full = q
         for number in range(rounds + 1):
             far = np.array([distance(full, centre) for centre in centres])
-            p = softmax(-sharpness * far / far.mean())
+            p = softmax(-temperature * far / far.mean())
             if number < rounds:
                 full = [
                     x if x is not None else sum(p[k] * centres[k][v] for k in range(way))
@@ -99,7 +100,7 @@ def test_scores_are_those_of_plain_code(rounds: int, n_base: int) -> None:
         mask[None, :6], mask[None, 6:14], torch.tensor([labels]), None, torch.zeros(1).long(), 3,
         ("a", "b", "c"),
     )  # fmt: skip
-    method = ClassImpute(strength=0.7, sharpness=4.0, n_iter=rounds, dtype="float64")
+    method = ClassImpute(strength=0.7, temperature=4.0, n_iter=rounds, dtype="float64")
     base = BaseClasses(tuple(x[14:] for x in tensors), mask[14:])
     found = torch.softmax(method.scores(batch, base), -1)[0].numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-12)
@@ -115,9 +116,25 @@ def test_a_case_on_paper() -> None:
     base = MultiViewData(
         {"x": [[4.0], [4.0], [-4.0], [-4.0]], "y": [[8.0], [8.0], [0.0], [0.0]]}, [0, 0, 1, 1]
     )
-    clf = ClassImpute(base=base, scaling="none", sharpness=50.0)
+    clf = ClassImpute(base=base, scaling="none", temperature=50.0)
     clf.fit({"x": [[0.0], [4.0]], "y": [[1.0], [nan]]}, ["a", "b"])
     assert clf.predict({"x": [[nan], [nan]], "y": [[7.0], [2.0]]}).tolist() == ["b", "a"]
-    alone = ClassImpute(scaling="none").fit({"x": [[0.0], [4.0]], "y": [[1.0], [nan]]}, ["a", "b"])
-    # Without base classes b can borrow from a alone, and the second view says nothing.
-    assert alone.predict_proba({"x": [[nan]], "y": [[7.0]]}) == pytest.approx(0.5)
+    clf = ClassImpute(scaling="none").fit({"x": [[0.0], [4.0]], "y": [[1.0], [nan]]}, ["a", "b"])
+    # Without base classes b can borrow from nobody but a, and the second view says nothing.
+    assert clf.predict_proba({"x": [[nan]], "y": [[7.0]]}) == pytest.approx(0.5)
+
+
+def test_means_of_base_classes() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], 4)
+    blocks = {"a": rng.normal(size=(12, 2)), "b": rng.normal(size=(12, 3))}
+    mask = np.ones((12, 2), dtype=bool)
+    mask[[0, 1, 6], 0] = mask[8:, 1] = False
+    base = MultiViewData(blocks, labels=codes, mask=mask)
+    state = ClassImpute(dtype="float64").learn(base, TaskSpec(), 0)
+    assert state.has.tolist() == [[True, True], [True, True], [True, False]]
+    for view, block in enumerate(blocks.values()):
+        for code in range(3):
+            rows = (codes == code) & mask[:, view]
+            wanted = block[rows].mean(0) if rows.any() else np.zeros(block.shape[1])
+            np.testing.assert_allclose(state.means[view][code].numpy(), wanted, atol=1e-6)

@@ -13,8 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fewview import EpisodeSampler, FewviewError, FewviewWarning, MultiViewData, TaskSpec, create
-from fewview.engine._checks import check_method, synthetic_data
-from fewview.engine._streaming import BaseStream
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.estimator.fitted_base import learn_base
+from fewview.methods.estimator.laws import check_method
+from fewview.methods.estimator.streaming import BaseStream
 from fewview.methods.marginal import Marginal, MarginalImputer, MarginalStatistics
 from fewview.methods.marginal._covariances import Moments
 from fewview.methods.marginal._inverse import (
@@ -29,13 +31,31 @@ from fewview.methods.marginal._marginal import MarginalState
 from fewview.methods.marginal._model import Gaussians, Kept, evidence_of_many, gather_evidence
 from fewview.methods.marginal._projection import fit_projection
 from fewview.methods.marginal._unlabelled import gaussians_alone
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._sinkhorn import balanced_softmax
+from fewview.numerics.sinkhorn import balanced_softmax
 
 EXACT: dict[str, Any] = {
     "transductive": False, "dtype": "float64", "rank": None,
     "temperature": 1.0,
 }  # fmt: skip
+
+
+NOVEL = ("ape", "bee", "cat", "dog")
+
+
+def synthetic_data() -> tuple[MultiViewData, MultiViewData]:
+    """Six base and four novel classes in three correlated views; the novel ones are far apart."""
+    rng = np.random.default_rng(0)
+    names = np.repeat(np.array([*(f"base{k}" for k in range(6)), *NOVEL], dtype=object), 20)
+    centres = rng.normal(size=(10, 4))
+    centres[6:] = 2.0 * np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    hidden = centres.repeat(20, axis=0) + 0.5 * rng.normal(size=(len(names), 4))
+    views = {}
+    for view, width in {"colour": 5, "shape": 8, "sound": 3}.items():
+        mixing = rng.normal(size=(4, width))
+        views[view] = 3.0 + hidden @ mixing + 0.3 * rng.normal(size=(len(names), width))
+    data = MultiViewData(views, names)
+    is_novel = np.isin(names.astype(str), NOVEL)
+    return data[~is_novel], data[is_novel]
 
 
 def setting(
@@ -44,8 +64,8 @@ def setting(
     base, novel = synthetic_data()
     method = Marginal(**{**EXACT, **parameters})
     task = TaskSpec(way=3, shot=shot, queries=4, eta=eta)
-    prepared = method.prepare_base(base, task)
-    batch = method.scaled(novel, prepared).gather(EpisodeSampler(novel, task).draw(0, 5))
+    prepared = learn_base(method, base, task)
+    batch = method.tensors(novel, prepared).gather(EpisodeSampler(novel, task).draw(0, 5))
     return method, prepared, batch, method.score_batch(batch, prepared)
 
 
@@ -231,9 +251,9 @@ def test_absent_view_is_dropped_view(parameters: dict[str, Any]) -> None:
     method = Marginal(**{**EXACT, **parameters})
     few, many = base.select_views(kept), base
     narrow_scores = method.score_episodes(
-        novel.select_views(kept), episodes, method.prepare_base(few, task)
+        novel.select_views(kept), episodes, learn_base(method, few, task)
     )
-    wide_scores = method.score_episodes(novel, wide, method.prepare_base(many, task))
+    wide_scores = method.score_episodes(novel, wide, learn_base(method, many, task))
     assert torch.allclose(narrow_scores, wide_scores, atol=1e-7)
     # Beside a task that has the view, the answer stays the same.
     full = EpisodeSampler(novel, task).draw(0, 4)
@@ -247,7 +267,7 @@ def test_absent_view_is_dropped_view(parameters: dict[str, Any]) -> None:
             )
         },
     )  # fmt: skip
-    both = method.score_episodes(novel, mixed, method.prepare_base(many, task))
+    both = method.score_episodes(novel, mixed, learn_base(method, many, task))
     assert torch.allclose(both[:4], wide_scores, atol=1e-7)
 
 
@@ -329,7 +349,7 @@ def test_balance_weight(dtype: torch.dtype) -> None:
         if 0 < weight < 1:  # the fixed point of the damped sweep
             again = weight * (v + torch.log(5 / plan.sum(1)))
             assert torch.allclose(v, again, atol=1e-3)
-            unseen = balanced_softmax(logits, weight, max_sweeps=12, looks=False)[1]
+            unseen = balanced_softmax(logits, weight, max_sweeps=12)[1]
             assert torch.allclose(v, unseen, atol=1e-3)
     assert gaps == sorted(gaps, reverse=True)
 
@@ -348,7 +368,7 @@ def fit_and_score(base: MultiViewData, novel: MultiViewData, **parameters: Any) 
     task = TaskSpec(way=3, shot=1, queries=5, eta=min(0.3, 1 - 1 / novel.n_views))
     method = Marginal(**parameters)
     episodes = EpisodeSampler(novel, task).draw(0, 20)
-    scores = method.score_episodes(novel, episodes, method.prepare_base(base, task))
+    scores = method.score_episodes(novel, episodes, learn_base(method, base, task))
     assert bool(torch.isfinite(scores).all())
     return float((scores.argmax(-1) == torch.from_numpy(episodes.query_labels)).double().mean())
 
@@ -442,7 +462,7 @@ def test_ablations(structure: str) -> None:
 )
 def test_bad_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(FewviewError, match=message):
-        Marginal(**parameters).validate()
+        Marginal(**parameters).check()
 
 
 def test_common_checks_of_variants() -> None:
@@ -476,7 +496,7 @@ def test_scaling_follows_the_entries_also_in_parts() -> None:
     method = Marginal(components=8, shrinkage=0.4, prior=0.65, temperature=0.5)
     stream = BaseStream.start(method, positive).update(positive)
     assert all(stream.scaling.rooted(view) for view in positive.view_names)
-    state = stream.finish(method, task).prepared.state
+    state = stream.finish(method, task).state
     assert isinstance(state, MarginalState)
     assert state.settings == method.resolved(len(positive.classes))
 
@@ -544,7 +564,7 @@ def test_explanations_add_up() -> None:
     query = np.setdiff1d(np.arange(len(novel)), support)[:20]
     clf = Marginal(base=base, **EXACT).fit(novel[support])
     reasons = clf.explain(novel[query])
-    scores = clf.query_scores(novel[query]).numpy()
+    scores = np.log(clf.predict_proba(novel[query]))
     assert reasons.scores == pytest.approx(scores - scores.mean(1, keepdims=True), abs=1e-8)
     assert reasons.contributions.sum(1) == pytest.approx(reasons.scores, abs=1e-8)
     assert np.all(reasons.contributions[~novel.mask[query]] == 0)
@@ -651,7 +671,7 @@ def test_many_views_are_scored_as_few_are(monkeypatch: pytest.MonkeyPatch) -> No
     for most in (0, 10**9):
         monkeypatch.setattr("fewview.methods.marginal._model.MANY", most)
         method = Marginal()
-        found.append(method.score_episodes(novel, episodes, method.prepare_base(base, task)))
+        found.append(method.score_episodes(novel, episodes, learn_base(method, base, task)))
     assert torch.allclose(*(torch.softmax(scores, -1) for scores in found), atol=1e-4)
 
 
@@ -674,7 +694,11 @@ def test_without_base_classes_queries_tell_how_samples_vary(shot: int) -> None:
         support, query = without_base(shot, seed)
         clf = Marginal().fit(support)
         together.append(clf.score(query))
-        alone.append(np.mean(clf.proba_alone(query.with_labels(None)).argmax(1) == query.labels))
+        alone.append(
+            np.mean(
+                clf.predict_proba(query.with_labels(None), inductive=True).argmax(1) == query.labels
+            )
+        )
     assert np.mean(together) > 0.95
     assert np.mean(together) > np.mean(alone) + (0.1 if shot == 1 else 0)
 
@@ -691,11 +715,15 @@ def test_what_queries_tell_depends_on_neither_order_nor_names() -> None:
 
 
 def test_queries_tell_nothing_where_supports_are_many_or_rows_too_wide() -> None:
-    clf = Marginal()
     task = TaskSpec(way=3)
-    assert clf.told_by_queries(*without_base(1, 0), task) is not None
-    assert clf.told_by_queries(*without_base(4, 0), task) is None  # supports are enough
+
+    def told(support: MultiViewData, query: MultiViewData, **parameters: Any) -> bool:
+        clf = Marginal(**parameters).fit(support)
+        return clf.refit_with(clf.fitted_, support, query, task) is not clf.fitted_
+
+    assert told(*without_base(1, 0))
+    assert not told(*without_base(4, 0))  # supports are enough
     rng = np.random.default_rng(0)
     noise = MultiViewData({"a": rng.normal(size=(48, 400))}, labels=[0, 1, 2] * 16)
-    assert clf.told_by_queries(noise[:3], noise[3:], task) is None  # as good as a sphere
-    assert Marginal(transductive=False).told_by_queries(*without_base(1, 0), task) is None
+    assert not told(noise[:3], noise[3:])  # as good as a sphere
+    assert not told(*without_base(1, 0), transductive=False)

@@ -14,8 +14,9 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import NotFittedError
 
 from fewview import MultiViewData, TaskSpec
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.estimator.fitted_base import learn_base
 from fewview.methods.marginal import Marginal, _empty_cells
-from fewview.numerics._batch import EpisodeBatch
 from fewview.samples._scaling import fit_scaling
 
 NAN = float("nan")
@@ -71,7 +72,7 @@ def log_density(parts: tuple[np.ndarray, ...], rows: np.ndarray) -> float:
 def one_task(
     method: Marginal, prepared: Any, support: MultiViewData, query: MultiViewData
 ) -> EpisodeBatch:
-    known, asked = method.scaled(support, prepared), method.scaled(query, prepared)
+    known, asked = method.tensors(support, prepared), method.tensors(query, prepared)
     return EpisodeBatch(
         support=tuple(view[None] for view in known.views),
         query=tuple(view[None] for view in asked.views),
@@ -82,6 +83,7 @@ def one_task(
         seeds=torch.zeros(1, dtype=torch.int64),
         way=len(support.classes),
         view_names=known.view_names,
+        has_nan=True,
     )
 
 
@@ -105,7 +107,7 @@ def grouping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("scaling", ["standard", "natural"])
 def test_a_query_with_k_empty_cells_is_the_exact_marginal(components: int, scaling: str) -> None:
     method = Marginal(**EXACT, components=components, scaling=scaling)
-    prepared = method.prepare_base(world(12, 20, 0), TaskSpec(way=3))
+    prepared = learn_base(method, world(12, 20, 0), TaskSpec(way=3))
     # What is left over of whole rows is evidence of its own (test_marginal_queries.py).
     state = replace(prepared.state, remainder=None)
     prepared = replace(prepared, state=state)
@@ -171,20 +173,22 @@ def test_few_empty_cells_are_a_correction(dtype: str, monkeypatch: pytest.Monkey
     views["b"][::7] = NAN
     gaps = MultiViewData(views, data.labels)
     clf.fit(gaps[::10])
-    found = clf.proba_alone(gaps), clf.fit_shares(gaps)
+    found = clf.predict_proba(gaps, inductive=True), clf.p_values(gaps)
     clf.max_memory = 2.0**-16  # a few rows at a time
-    pieces = clf.proba_alone(gaps)
+    pieces = clf.predict_proba(gaps, inductive=True)
     clf.max_memory = None
     monkeypatch.setattr(_empty_cells, "FEW", 10_000)
     tolerance = 1e-9 if dtype == "float64" else 2e-5
     np.testing.assert_allclose(pieces, found[0], atol=tolerance)
-    for one, other in zip((clf.proba_alone(gaps), clf.fit_shares(gaps)), found, strict=True):
+    for one, other in zip(
+        (clf.predict_proba(gaps, inductive=True), clf.p_values(gaps)), found, strict=True
+    ):
         np.testing.assert_allclose(one, other, atol=tolerance)
 
 
 def test_rows_without_empty_cells_have_the_same_digits_beside_others() -> None:
     method = Marginal(**EXACT)
-    prepared = method.prepare_base(world(12, 20, 0), TaskSpec(way=3))
+    prepared = learn_base(method, world(12, 20, 0), TaskSpec(way=3))
     novel = world(3, 8, 1)
     support, query = novel[::4], novel[1::4]
     batch = one_task(method, prepared, support, query)
@@ -268,8 +272,8 @@ def test_imputed_cells_are_the_conditional_gaussian(components: int) -> None:
     filled, deviations = clf.impute(data)
     assert filled.ids.tolist() == data.ids.tolist()
     assert filled.labels.tolist() == data.labels.tolist()
-    mean, within, between = feature_space(clf.base.prepared.state)
-    scaling = clf.base.prepared.scaling
+    mean, within, between = feature_space(clf.base.state)
+    scaling = clf.base.scaling
     factor, shift = (
         np.concatenate([getattr(scaling, part)[view] for view in WIDTHS])
         for part in ("factor", "shift")
@@ -361,7 +365,6 @@ def test_empty_cells_of_some_base_classes_alone_can_be_learnt_from() -> None:
     views = {name: block.copy() for name, block in base.views.items()}
     views["a"][:6, 0] = NAN  # of one class of eight
     clf = Marginal().fit_base(MultiViewData(views, base.labels)).fit(novel[::6])
-    columns = clf.prediction_columns(novel, 0.05)
-    assert np.isfinite(columns["fit"]).all()
-    assert np.mean([str(a) == str(b) for a, b in zip(columns["label"], novel.labels, strict=True)
-                    ]) > 0.5  # fmt: skip
+    assert np.isfinite(clf.p_values(novel)).all()
+    found = clf.predict(novel, 0.05)
+    assert np.mean([str(a) == str(b) for a, b in zip(found, novel.labels, strict=True)]) > 0.5

@@ -16,6 +16,8 @@ from scipy.stats import multivariate_normal, norm
 import fewview.methods.marginal._model as _model_module
 import fewview.methods.marginal._rounds as _rounds_module
 from fewview import EpisodeSampler, Marginal, MultiViewData, TaskSpec
+from fewview.episodes.batch import ViewTensors
+from fewview.methods.estimator.fitted_base import learn_base
 from fewview.methods.marginal._model import (
     Evidence,
     Gaussians,
@@ -60,7 +62,7 @@ from fewview.methods.marginal._rounds import (
     score_together,
 )
 from fewview.methods.marginal._settings import Settings
-from fewview.numerics._batch import ViewTensors, map_tensors
+from fewview.numerics.iterate import map_tensors
 
 WIDTH = 40
 
@@ -86,7 +88,7 @@ def drawn(data: MultiViewData, task: TaskSpec, n: int = 6, dtype: Any = torch.fl
 
 def accuracy(method: Marginal, base: MultiViewData, novel: MultiViewData, task: TaskSpec) -> float:
     episodes = EpisodeSampler(novel, task).draw(0, 40)
-    scores = method.score_episodes(novel, episodes, method.prepare_base(base, task))
+    scores = method.score_episodes(novel, episodes, learn_base(method, base, task))
     return float((scores.argmax(-1).numpy() == episodes.query_labels).mean())
 
 
@@ -210,7 +212,7 @@ def test_narrow_views_have_no_outside() -> None:
     projection = fit_projection(data, 64)
     assert wide_views(projection) == []
     assert play_new(data, [], 3, 64, 0) == []
-    state = Marginal().prepare_base(data, TaskSpec(way=3)).state
+    state = learn_base(Marginal(), data, TaskSpec(way=3)).state
     assert state.profile is None
     assert state.remainder is None
 
@@ -673,13 +675,13 @@ def test_a_calibration_that_is_given_is_a_factor() -> None:
     found = []
     for factor in (0.5, 1.0, None):
         method = Marginal(calibration=factor, dtype="float64")
-        prepared = method.prepare_base(base, task)
+        prepared = learn_base(method, base, task)
         scores = method.score_episodes(novel, episodes, prepared)
         found.append(torch.log_softmax(scores, dim=-1))
     torch.testing.assert_close(torch.log_softmax(2 * found[0], dim=-1), found[1])
     assert torch.equal(found[1].argmax(-1), found[2].argmax(-1))  # only how sure they are differs
     alone = Marginal(transductive=False, dtype="float64")
-    scores = alone.score_episodes(novel, episodes, alone.prepare_base(base, task))
+    scores = alone.score_episodes(novel, episodes, learn_base(alone, base, task))
     factor = TEMPERED * alone.resolved(len(base.classes)).alone
     wanted = (1 - BY_QUERIES) * sureness(scores) + BY_QUERIES * sureness(factor * found[1]) + BEYOND
     torch.testing.assert_close(sureness(found[2]), wanted, atol=5e-3, rtol=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fewview
-from fewview.engine import create, names
+from fewview.methods.registry import create, names
 
 
 @pytest.mark.parametrize("name", names())

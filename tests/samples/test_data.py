@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.utils import _safe_indexing
 
-from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 from fewview.samples._labels import encode_labels
 

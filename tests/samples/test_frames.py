@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 
 NAN = float("nan")

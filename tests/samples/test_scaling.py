@@ -203,8 +203,8 @@ def test_unknown_rule_and_unknown_view() -> None:
 def test_scaling_is_learnt_from_base_classes_only(rule: str) -> None:
     import torch
 
-    from fewview.episodes import EpisodeSampler, TaskSpec
-    from fewview.methods.proto import Proto
+    from fewview import EpisodeSampler, Proto, TaskSpec
+    from fewview.methods.estimator.fitted_base import learn_base
 
     rng = np.random.default_rng(0)
     base = MultiViewData({"a": block(1), "b": block(2)}, labels=np.repeat(["u", "v", "w"], 10))
@@ -217,9 +217,9 @@ def test_scaling_is_learnt_from_base_classes_only(rule: str) -> None:
         values[unused] = 1e6 * rng.normal(size=(len(unused), values.shape[1]))
     other = MultiViewData(views, labels=novel.labels)
     method = Proto(scaling=rule, padding="zero")
-    prepared = method.prepare_base(base, task)
-    np.testing.assert_array_equal(prepared.scaling.shift["a"], fit_scaling(base, rule).shift["a"])
-    scores = [method.score_episodes(data, episodes, prepared) for data in (novel, other)]
+    fitted = learn_base(method, base, task)
+    np.testing.assert_array_equal(fitted.scaling.shift["a"], fit_scaling(base, rule).shift["a"])
+    scores = [method.score_episodes(data, episodes, fitted) for data in (novel, other)]
     assert torch.equal(*scores)
 
 

@@ -16,7 +16,7 @@ def main() -> None:
     import warnings
 
     from fewview.cli._app import app
-    from fewview.ground._errors import FewviewError, FewviewWarning
+    from fewview.errors import FewviewError, FewviewWarning
     from fewview.ground._lazy import HARDLY_USED, postpone
 
     postpone(*HARDLY_USED)

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fewview.evaluate._progress import Item, PlainProgress, Progress, Rows, describe_plan
+from fewview.evaluate._progress import (
+    Item,
+    PlainProgress,
+    Progress,
+    Rows,
+    describe_plan,
+    training_lines,
+)
 from fewview.results._cells import Cell, Result
 
 
@@ -19,15 +26,13 @@ def make_progress() -> Progress:
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show on a terminal that something goes on and for how long; trainings with the time left.
+    """Show on a terminal that something goes on and for how long, and what trainings log.
 
     In a pipe nothing is written, but a line now and then while networks are trained.
     """
-    from fewview.numerics import watch_training
-
     if not sys.stderr.isatty():
         plain = PlainProgress()
-        with watch_training(lambda epoch: plain.training(epoch.describe())):
+        with training_lines(plain.training):
             yield
         return
     from rich.console import Console
@@ -46,10 +51,7 @@ def working(text: str) -> Iterator[None]:
         console=Console(stderr=True, highlight=False), transient=True,
     )  # fmt: skip
     task = bar.add_task(text, total=None)
-    with bar, watch_training(
-        lambda epoch: bar.update(task, description=epoch.describe(), completed=epoch.number,
-                                 total=epoch.total)
-    ):  # fmt: skip
+    with bar, training_lines(lambda line: bar.update(task, description=line)):
         yield
 
 

@@ -63,12 +63,6 @@ def fit(
         bool,
         typer.Option("--base-rows", help="Keep the base samples in the file; never done unasked."),
     ] = False,
-    sets: Annotated[
-        bool,
-        typer.Option(
-            "--sets", help="Also learn what 'predict --sets' needs, for tasks as given above."
-        ),
-    ] = False,
     device: Device = "cpu",
     force: Force = False,
     **reading: Any,
@@ -84,10 +78,11 @@ def fit(
     from time import perf_counter
 
     from fewview.cli._bar import make_progress, working
-    from fewview.engine._fitted import usual_task
-    from fewview.engine._registry import create
-    from fewview.ground._errors import FewviewError
+    from fewview.errors import FewviewError
     from fewview.ground._whole_files import check_output
+    from fewview.methods.estimator.fitted_base import usual_task
+    from fewview.methods.estimator.pretend import too_few_classes
+    from fewview.methods.registry import create
     from fewview.samples._parts import TableParts
     from fewview.samples._rates import check_rate
 
@@ -121,20 +116,15 @@ def fit(
     threads = nullcontext() if stream is None else single_thread()
     with working(f"learning from {len(data)} samples"), threads:
         if stream is not None:
-            clf.use_base(stream, task)
-        elif data.labels is None:
-            clf.fit_unlabelled(data, task=task)
+            clf.fit_base(stream, task=task)
         else:
             clf.fit_base(data, task=task)
-        if sets:
-            clf.calibrate_sets()
         clf.save(output, base_rows=base_rows)
     learnt = f"learnt for {task.way}-way {task.shot}-shot tasks"
     if data.labels is None:
         learnt = "learnt how samples vary; there are no labels, so no base classes"
     say(f"{learnt}, {100 * task.eta:.0f} % of views missing, in {perf_counter() - start:.1f} s")
-    problem = why_not_reject(data)
-    if problem:
+    if problem := too_few_classes(data):
         say(f"warning: 'fewview predict --reject' will not work with this model: {problem}")
     print(f"written: {output} ({Path(output).stat().st_size / 1e3:.0f} kB, {method})")
 
@@ -172,9 +162,9 @@ def impute(
     """
     from pathlib import Path
 
-    from fewview.engine._method import load_model
-    from fewview.ground._errors import FewviewError
+    from fewview.errors import FewviewError
     from fewview.ground._whole_files import refuse_inputs
+    from fewview.methods.estimator.method import load_model
     from fewview.methods.marginal import Marginal
 
     target = Path(output)
@@ -184,13 +174,13 @@ def impute(
     clf = Marginal() if model is None else load_model(model)
     if not isinstance(clf, Marginal):
         raise FewviewError(f"{model}: a model of {type(clf).__name__}; only marginal can impute")
-    like = None if clf.base is None else clf.base.prepared.reference
+    like = None if clf.base is None else clf.base.reference
     samples = read_samples(data, like, **reading)
     say(f"{samples}")
     if model is None:
         labelled = samples if samples.labels is None else samples[samples.codes >= 0]
         known = samples.labels is not None and len(labelled.classes) > 1
-        clf = clf.fit_base(labelled) if known else clf.fit_unlabelled(samples)
+        clf = clf.fit_base(labelled if known else samples.with_labels(None))
     filled, deviations = clf.impute(samples)
     filled.write(target)
     deviations.write(beside)
@@ -198,12 +188,3 @@ def impute(
     print(f"written: {target} ({whole} missing views and {samples.empty_cells} empty cells filled)")
     print(f"written: {beside} (standard deviations)")
     suggest(f"fewview data show {target}")
-
-
-def why_not_reject(base: MultiViewData) -> str:
-    """Why there is no threshold for rejecting; empty where there is one."""
-    from fewview.engine.open_world._playing import FEWEST_SAMPLES, too_few_classes
-
-    large = sum(int((base.codes == code).sum()) >= FEWEST_SAMPLES
-                for code in range(len(base.classes)))  # fmt: skip
-    return too_few_classes(len(base.classes), large)

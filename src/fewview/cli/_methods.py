@@ -23,7 +23,7 @@ import fewview
 from fewview.cli._declared import Wide
 from fewview.cli._text import leads_to, print_table, print_text, shows
 from fewview.datasets._catalogue import cache_folder
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.ground._whole_files import replacing
 
 LISTING = "methods.json"
@@ -50,14 +50,14 @@ def methods(
         "random draws", "trained", "version", "what it is",
     )  # fmt: skip
     # Where methods are loaded already, some may have been added by hand.
-    loaded = "fewview.engine._registry" in sys.modules
+    loaded = "fewview.methods.registry" in sys.modules
     lines = _lines() if loaded else remembered(_lines)
     print_table(header, lines, drop=(1, 8, 6, 7, 4, 5), text={3: 14, 9: 34}, wide=wide)
 
 
 def _lines() -> Lines:
     """One line per method."""
-    from fewview.engine._registry import get_entry, names
+    from fewview.methods.registry import get_entry, names
 
     lines = []
     for known in names():
@@ -68,13 +68,13 @@ def _lines() -> Lines:
             [
                 known,
                 factory.__name__,
-                method.queries_together,
+                method.looks_at_queries,
                 method.use_of_base,
                 "handles" if tags.handles_missing else "padded",
-                "partly" if 0 < tags.assumes_balance < 1 else _yes(tags.assumes_balance == 1),
-                _yes(not tags.deterministic),
+                "partly" if 0 < tags.balanced < 1 else _yes(tags.balanced == 1),
+                _yes(tags.random),
                 _yes(tags.trained),
-                str(factory.version),
+                str(method.version),
                 _first_line(factory.__doc__),
             ]
         )
@@ -84,13 +84,14 @@ def _lines() -> Lines:
 def _one(name: str) -> None:
     import inspect
 
-    from fewview.engine._registry import create, get_entry
+    from fewview.methods.params import rules_of
+    from fewview.methods.registry import create, get_entry
 
     entry, method = get_entry(name), create(name)
-    print(f"{name}: {entry.factory.__name__}, version {entry.factory.version}\n")
+    print(f"{name}: {entry.factory.__name__}, version {method.version}\n")
     _print_pages(inspect.cleandoc(entry.factory.__doc__ or ""))
     print("\nParameters as set by this name (type them after colons):")
-    tuned = entry.factory.tune_grid
+    tuned = {k: r["tune"] for k, r in rules_of(entry.factory).items() if r.get("tune")}
     for key, value in sorted(method.get_params(deep=False).items()):
         if key != "base":
             options = "|".join(map(str, tuned[key])) if key in tuned else ""
@@ -132,7 +133,7 @@ def remembered(make: Callable[[], Lines], folder: Path | None = None) -> Lines:
         if content["key"] == key:
             return [[str(cell) for cell in line] for line in content["lines"]]
     lines = make()
-    registry = sys.modules.get("fewview.engine._registry")
+    registry = sys.modules.get("fewview.methods.registry")
     if registry is not None and registry.broken:
         return lines  # a package could not be read; it may be mended next time
     with suppress(OSError, FewviewError):
@@ -146,8 +147,8 @@ def remembered(make: Callable[[], Lines], folder: Path | None = None) -> Lines:
 def sources_key() -> str:
     """Hash of names, sizes and times of all files that methods come from, other packages' too."""
     folder = Path(fewview.__file__).parent
-    rooms = ("numerics", "engine", "methods")
-    files = [file for room in rooms for file in sorted((folder / room).rglob("*.py"))]
+    packages = ("numerics", "episodes", "methods")
+    files = [file for name in packages for file in sorted((folder / name).rglob("*.py"))]
     files.append(folder / "cli" / "_methods.py")
     parts = [fewview.__version__]
     for point in entry_points(group="fewview.methods"):

@@ -14,10 +14,10 @@ from fewview.cli._text import say, shows, suggest
 from fewview.ground._flags import BLOCK, PARTS, PREDICT, READING
 
 if TYPE_CHECKING:
-    from fewview.engine._explaining import Explanation
-    from fewview.engine._method import Method
     from fewview.evaluate._advice import Advice
     from fewview.evaluate._divided import Divided
+    from fewview.methods.estimator.explanation import Explanation
+    from fewview.methods.estimator.method import Method
     from fewview.samples._data import MultiViewData
 
 FORMATS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
@@ -71,20 +71,24 @@ def predict(
         return
     if asked.jobs > 1:
         say("--jobs is for queries in parts; these are answered by one process")
+    from fewview.evaluate._predictions import predict_table
+
     advice = divided = None
     if asked.data is not None:
         clf, divided, advice = _from_one_table(asked, reading)
         samples = divided.query
     else:
         clf, samples = _from_parts(asked, reading)
-    samples = samples.like(clf.prepared_.reference, asked.query or "queries")
+    samples = samples.like(clf.fitted_.reference, asked.query or "queries")
     _tell_unused(clf, samples)
     _tell_other_units(clf, samples)
     if asked.sets is not None:
         say("calibrating sets of classes where known classes play new ones; this takes a while")
-    columns = clf.prediction_columns(
-        samples, asked.reject, asked.reject_label, alone=asked.alone, sets=asked.sets
+    columns = predict_table(
+        clf, samples, asked.reject, asked.reject_label, inductive=asked.alone, coverage=asked.sets
     )
+    for sentence in clf.diagnose(samples):
+        say(f"warning: {sentence}")
     reasons = clf.explain(samples.with_labels(None)) if asked.explain else None
     save_columns(as_written(columns, form, asked.spreadsheet_safe), target)
     count = len(columns["id"])
@@ -134,7 +138,7 @@ def _write_reasons(reasons: Explanation, target: Path) -> None:
     table, picture = (target.with_suffix(f".reasons{end}") for end in (".csv", ".png"))
     lines = reasons.rows()
     save(lines, list(lines[0]) if lines else [], "csv", table)
-    reasons.save(picture)
+    reasons.plot().figure.savefig(picture, dpi=150)
     print(f"written: {table}")
     print(f"written: {picture}")
 
@@ -215,7 +219,7 @@ def _from_parts(asked: SimpleNamespace, reading: dict[str, Any]) -> tuple[Method
             supports, samples = _read_alike(supports, samples)
         clf.fit(supports, classes=asked.classes)
     if samples is None:
-        samples = _read_queries(asked.query, reading, clf.prepared_.reference)
+        samples = _read_queries(asked.query, reading, clf.fitted_.reference)
     _tell_empty(clf, samples, "the supports" if clf.base is None else "the base set")
     return clf, samples
 
@@ -286,7 +290,7 @@ def _read_supports(
         if not hasattr(clf, "support_"):
             _refuse("give --support: a few labelled samples of every class")
         return None
-    like = None if clf.base is None else clf.base.prepared.reference
+    like = None if clf.base is None else clf.base.reference
     supports = read_samples(support, like, **reading)
     if supports.labels is None:
         _refuse(
@@ -318,7 +322,7 @@ def _read_alike(
 def _read_queries(
     path: str, reading: dict[str, Any], like: MultiViewData | None = None
 ) -> MultiViewData:
-    from fewview.ground._errors import FewviewError
+    from fewview.errors import FewviewError
 
     if reading["labels"] is None:
         return read_samples(path, like, **reading)
@@ -338,7 +342,7 @@ def _tell_empty(clf: Method, samples: MultiViewData, source: str) -> None:
     if count:
         cells = "1 empty cell" if count == 1 else f"{count} empty cells"
         done = f"filled with means of {source}"
-        say(f"queries: {cells}, {'integrated out' if clf.tags.reads_empty_cells else done}")
+        say(f"queries: {cells}, {'integrated out' if clf.tags.handles_nan else done}")
 
 
 def _tell_unused(clf: Method, samples: MultiViewData) -> None:
@@ -352,7 +356,7 @@ def _tell_other_units(clf: Method, samples: MultiViewData) -> None:
     """Warn where a view of the queries is of another size than that of the supports."""
     import warnings
 
-    from fewview.ground._errors import FewviewWarning
+    from fewview.errors import FewviewWarning
     from fewview.samples._profile import sizes_beside
 
     for view, times in sizes_beside(samples, clf.support_).items():
@@ -371,11 +375,11 @@ def _classifier(asked: SimpleNamespace) -> Method:
     if (asked.model is None) == (asked.method is None):
         _refuse("give either --model FILE (from 'fewview fit') or --method NAME")
     if asked.model is not None:
-        from fewview.engine._method import load_model
+        from fewview.methods.estimator.method import load_model
 
         clf = load_model(asked.model, device=asked.device)
     else:
-        from fewview.engine._registry import create
+        from fewview.methods.registry import create
 
         clf = create(asked.method, device=asked.device)
     if asked.reject is not None and clf.base is None:
@@ -415,7 +419,7 @@ def _tell_accuracy(
 
     Rejected queries and those of classes that no support has are counted apart.
     """
-    from fewview.ground._errors import shorten
+    from fewview.errors import shorten
 
     if samples.labels is None:
         return
@@ -449,6 +453,6 @@ def _queries(count: int) -> str:
 
 
 def _refuse(message: str) -> NoReturn:
-    from fewview.ground._errors import FewviewError
+    from fewview.errors import FewviewError
 
     raise FewviewError(message)

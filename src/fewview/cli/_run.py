@@ -52,9 +52,9 @@ def run(
     from fewview.cli._bar import make_progress
     from fewview.cli._bench import report_failures, show, stop_politely
     from fewview.drawing._charts import accuracy_curves, save_figure
-    from fewview.engine._registry import expand
     from fewview.evaluate._options import bench, make_grid
     from fewview.ground._whole_files import made_folder
+    from fewview.methods.registry import expand
     from fewview.report._page import write_report
 
     folder = made_folder(output)

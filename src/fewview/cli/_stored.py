@@ -118,8 +118,8 @@ def results(
     get everything. LaTeX is one table per data set: methods down, missing rates across, the best
     bold, those not told apart from it underlined; with --columns, one line per row.
     """
+    from fewview.errors import FewviewError
     from fewview.evaluate._options import store_path
-    from fewview.ground._errors import FewviewError
     from fewview.ground._rows import FORMATS, render, save
     from fewview.ground._whole_files import replacing
     from fewview.report._papers import latex_tables
@@ -200,7 +200,7 @@ def _mend(path: str, repair: bool) -> None:
 
 
 def _by_status(found: list[Result], conditions: list[str]) -> tuple[list[Result], dict[str, str]]:
-    from fewview.ground._errors import FewviewError
+    from fewview.errors import FewviewError
     from fewview.results._stale import statuses
 
     status = statuses(found)
@@ -313,7 +313,7 @@ def _compare(
 
 
 def _chosen(columns: str | None, rows: list[Row], usual: tuple[str, ...]) -> tuple[str, ...]:
-    from fewview.ground._errors import FewviewError
+    from fewview.errors import FewviewError
 
     if columns is None:
         return usual

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fewview.datasets._spec import DatasetSpec
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 
 
 def _as_spec(entry: Mapping[str, Any], words: Mapping[str, str]) -> DatasetSpec:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.samples._data import MultiViewData
 
 SIDE = 8

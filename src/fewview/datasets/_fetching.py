@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fewview.datasets._catalogue import data_folder, get_spec, names
 from fewview.datasets._loading import load
 from fewview.datasets._spec import DatasetSpec
-from fewview.ground._errors import FewviewError, shorten
+from fewview.errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
 TIMEOUT_SECONDS = 60

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fewview.datasets._catalogue import data_folder, get_spec, path_of
 from fewview.datasets._digits import make_digits
 from fewview.datasets._spec import DatasetSpec
+from fewview.errors import FewviewError, shorten
 from fewview.files._npz import read_npz_column
-from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 
 PARTS = ("base", "val", "novel")

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from fewview.datasets._catalogue import get_spec
 from fewview.datasets._loading import load, load_split_column
 from fewview.datasets._spec import DatasetSpec
-from fewview.ground._draws import combine, raw, smallest, stream_key
-from fewview.ground._errors import FewviewError, shorten
+from fewview.errors import FewviewError, shorten
+from fewview.numerics.random_keys import combine, raw, smallest, stream_key
 
 MAX_SPLITS = 10_000
 

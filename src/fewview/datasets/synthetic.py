@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fewview.drawing._looks import COLOURS, GREY, INK, PAPER, RULE, SOFT, Look, look_at, looks
 from fewview.drawing._small import runs
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import replacing
 from fewview.results._intervals import Ranking

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 from typing import Any
 
-from fewview.engine._registry import create, expand
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.evaluate._grid import OWN_GAPS
 from fewview.evaluate._options import bench, make_grid
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._rows import Row
+from fewview.methods.registry import create, expand
 from fewview.results._cells import Cell, Result
 from fewview.results._comparing import compare
 from fewview.samples._data import MultiViewData
@@ -176,7 +176,7 @@ def recommend(rows: list[Row], pairs: list[Row]) -> str:
         # Seconds of a few tasks vary from run to run: no number is made of them.
         if best["seconds"] > MUCH_FASTER * quick["seconds"]:
             text += f", and {quick['method']} is much faster"
-    if pull := create(name).tags.assumes_balance:
+    if pull := create(name).tags.balanced:
         text += "; it assumes that every class has about as many queries as the others"
         text += "" if pull == 1 else ", though not strictly"
     return text + "."

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from fewview._version import __version__
-from fewview.engine._registry import pack_own
+from fewview.errors import FewviewError
 from fewview.evaluate._cluster_worker import Answer, Job, Place, checksums, make_entrance
 from fewview.evaluate._grid import Grid, pieces_of, sources_of, units
 from fewview.evaluate._workbench import Choices, Event, Events, Tell, choice_key
-from fewview.ground._errors import FewviewError
+from fewview.methods.registry import pack_objects
 from fewview.results._cells import Cell
 
 DEPTH = 2  # pieces of work per thread of a worker: one computes, one waits
@@ -160,7 +160,7 @@ class _Run:
         # A device is chosen here and not by every worker for itself: it is part of a cell.
         device = cells[0].device if grid.device == "auto" else grid.device
         plain = replace(grid, datasets=("sent",), base=None, data_dir=None, device=device)
-        own = pack_own(grid.methods)
+        own = pack_objects(grid.methods)
         self.job = pickle.dumps(Job(plain, places, own), protocol=pickle.HIGHEST_PROTOCOL)
         self.entrance = make_entrance()
         self.completed = as_completed(loop=client.loop, with_results=True, raise_errors=False)

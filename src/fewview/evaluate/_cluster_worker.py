@@ -16,12 +16,12 @@ from time import perf_counter
 from typing import Any
 
 from fewview.datasets._loading import load
-from fewview.engine._registry import unpack_own
-from fewview.episodes._sampler import SAMPLER_VERSION
+from fewview.episodes.episodes import SAMPLER_VERSION
+from fewview.errors import FewviewError
 from fewview.evaluate._grid import Grid, method_fields
 from fewview.evaluate._workbench import Event, Workbench
-from fewview.ground._errors import FewviewError
 from fewview.ground._memory import LRUCache
+from fewview.methods.registry import unpack_objects
 from fewview.results._cells import Cell
 from fewview.samples._data import MultiViewData
 
@@ -112,7 +112,7 @@ def compute(address: str, job: bytes, work: bytes, budget: float, *data: MultiVi
         with single_thread():
             for cell in cells:
                 start = perf_counter()
-                answer.done.extend(bench.attempt([cell]))
+                answer.done.extend(bench.attempt(cell))
                 answer.seconds.append(perf_counter() - start)
                 if sum(answer.seconds) > budget:
                     break
@@ -166,7 +166,7 @@ class RemoteWorkbench(Workbench):
         self._places = job.places
         self._lacks = ""
         try:
-            unpack_own(job.own)
+            unpack_objects(job.own)
         except FewviewError as error:
             self._lacks = str(error)
 

@@ -18,13 +18,13 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from fewview.engine._fitted import FittedBase, usual_task
-from fewview.engine._method import Method
-from fewview.engine._registry import create
+from fewview.errors import FewviewError, FewviewWarning, shorten
 from fewview.evaluate._advice import Advice, give_advice
 from fewview.evaluate._progress import Progress
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._words import number_text
+from fewview.methods.estimator.fitted_base import usual_task
+from fewview.methods.estimator.method import Method
+from fewview.methods.registry import create
 from fewview.samples._data import MultiViewData
 
 # Classes with so few labelled samples are new, where nobody says which are.
@@ -166,8 +166,7 @@ def fit_divided(
     base = divided.base
     if base is not None:
         task = usual_task(base, way=divided.way, shot=divided.shot, queries=divided.queries)
-        # Not fit_base, which learns to reject too, most of its time: here that is learnt if asked.
-        clf.base = FittedBase.of(clf, base, task, clf.prepare_base(base, task))
+        clf.fit_base(base, task=task)
     return clf.fit(divided.support, classes=classes)
 
 

@@ -28,10 +28,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.engine._registry import pack_own, unpack_own
+from fewview.errors import FewviewError
 from fewview.evaluate._grid import Grid, pieces_of
 from fewview.evaluate._workbench import Choices, Event, Events, Tell, Workbench
-from fewview.ground._errors import FewviewError
+from fewview.methods.registry import pack_objects, unpack_objects
 from fewview.results._cells import Cell
 
 
@@ -46,13 +46,11 @@ class HereExecutor:
     """Computes in this process, with all its threads."""
 
     def work(self, grid: Grid, cells: list[Cell], choices: Choices, tell: Tell) -> Events:
-        """Compute cells in their order, those that go together at once."""
+        """Compute cells in their order."""
         workbench = Workbench(grid, choices)
-        panels = workbench.panels(cells)
-        with workbench.looking_ahead(panels):
-            for panel in panels:
-                yield Event(panel[0])
-                yield from workbench.attempt(panel)
+        for cell in cells:
+            yield Event(cell)
+            yield from workbench.attempt(cell)
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class ProcessExecutor:
         if jobs == 1:
             yield from HereExecutor().work(grid, cells, choices, tell)
             return
-        packed = pickle.dumps((pack_own(grid.methods), pickle.dumps((grid, choices))))
+        packed = pickle.dumps((pack_objects(grid.methods), pickle.dumps((grid, choices))))
         # As an array, joblib lets all processes read one copy where it is large.
         job = sha256(packed).hexdigest(), np.frombuffer(packed, np.uint8)
         waiting = dict(enumerate(pieces))
@@ -216,11 +214,11 @@ def _compute(
     try:
         if _bench is None or _bench[0] != digest:
             methods, made = pickle.loads(job.data)
-            unpack_own(methods)
+            unpack_objects(methods)
             _bench = digest, Workbench(*pickle.loads(made))
         bench = _bench[1]
-        for panel in bench.panels(piece):
-            events.extend(bench.attempt(panel))
+        for cell in piece:
+            events.extend(bench.attempt(cell))
     except FewviewError as error:
         return number, events, error
     return number, events, None

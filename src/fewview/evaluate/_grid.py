@@ -19,14 +19,16 @@ from typing import Any
 import numpy as np
 
 from fewview.datasets._splits import ClassSplit
-from fewview.engine._method import Method
-from fewview.engine._registry import create, expand, get_entry, name_and_settings
-from fewview.episodes._sampler import SAMPLER_VERSION, EpisodeSampler
-from fewview.episodes._task import TaskSpec
+from fewview.episodes.episodes import SAMPLER_VERSION
+from fewview.episodes.sampler import EpisodeSampler
+from fewview.episodes.task import TaskSpec
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.evaluate._sources import Source, find_source
 from fewview.evaluate._tuning import candidates, describe_tuning
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._own_code import is_foreign
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import describe_params
+from fewview.methods.registry import create, expand, get_entry, name_and_settings
 from fewview.results._cells import Cell
 from fewview.results._stale import version_key
 from fewview.samples._data import MultiViewData
@@ -43,8 +45,8 @@ class Grid:
 
     Args:
         datasets: known names, files or folders, or data in memory.
-        methods: as on the command line, `name`, `name:parameter=value:...` or `file.py:Class`; or
-            methods as objects, which get a name (`Concat[SVC]`).
+        methods: as on the command line, `name`, `name:parameter=value:...` or
+            `package.module:Class`; or methods as objects, which get a name (`Concat[SVC]`).
         etas: missing rates.
         base: take base classes from this data set (name or file) instead.
         way: classes per task; the data set's usual number when None.
@@ -314,8 +316,8 @@ def method_fields(method: Method, text: str, grid: Grid) -> dict[str, Any]:
     """The fields of a cell that say which method runs and how."""
     return {
         "method_class": type(method).__name__,
-        "method_version": version_key(method, get_entry(name_and_settings(text)[0]).digest),
-        "parameters": method.key(),
+        "method_version": version_key(method),
+        "parameters": ",".join(f"{k}={v}" for k, v in describe_params(method).items()),
         "dtype": method.dtype,
         "device": method.torch_device.type,
         "scaling": method.scaling,
@@ -330,12 +332,12 @@ def make_method(text: str, grid: Grid) -> Method:
     A parameter typed with the method wins over the grid's scaling, padding, device and dtype.
     """
     method = create(text)
-    typed = _typed(text, method)
-    paper: dict[str, str] = getattr(method, "paper_settings", {})
+    typed = _typed(text)
     changes: dict[str, Any] = {}
     for name, value in (("scaling", grid.scaling), ("padding", grid.padding)):
         if value is not None and name not in typed:
-            changes[name] = paper.get(name, getattr(method, name)) if value == "paper" else value
+            usual = method.paper.get(name, getattr(method, name))
+            changes[name] = usual if value == "paper" else value
     everywhere = {
         "device": grid.device,
         "dtype": grid.dtype,
@@ -348,8 +350,7 @@ def make_method(text: str, grid: Grid) -> Method:
         if name in everywhere and key not in typed:
             changes[key] = everywhere[name]
     method.set_params(**changes)
-    method.validate()
-    _ = method.torch_device  # an impossible device is an error now, not in a worker later
+    method.check()
     return method
 
 
@@ -371,15 +372,15 @@ def brings_code(method: Method) -> bool:
 def tune_candidates(text: str, grid: Grid, method: Method) -> list[dict[str, Any]]:
     """Settings that `--tune` chooses from: what the user fixed stays fixed."""
     fixed = {name for name in ("scaling", "padding") if getattr(grid, name) is not None}
-    return candidates(method, fixed=fixed | _typed(text, method))
+    return candidates(method, fixed=fixed | _typed(text))
 
 
-def _typed(text: str, method: Method) -> set[str]:
+def _typed(text: str) -> set[str]:
     """Parameters that were typed with a method, or set in one that is an object."""
     known, settings = name_and_settings(text)
     names = (part.partition("=")[0].strip() for part in settings)
     entry = get_entry(known)
-    return {method.spell_parameter(n) for n in names} | set(entry.parameters if entry.own else ())
+    return {*names, *(entry.parameters if entry.own else ())}
 
 
 def class_names(data: MultiViewData, classes: Iterable[Hashable]) -> tuple[str, ...]:
@@ -427,6 +428,6 @@ def pieces_of(grid: Grid, cells: list[Cell], slots: int) -> list[list[Cell]]:
     for text in dict.fromkeys(grid.methods):
         tags = make_method(text, grid).tags
         # Learns for every missing rate anew, or trains networks in every task.
-        alone[text] = "missing" in tags.prepare_depends_on or (tags.trained and not tags.needs_base)
+        alone[text] = "missing" in tags.depends_on or (tags.trained and not tags.needs_base)
     pieces = ([[cell] for cell in unit] if alone[unit[0].method] else [unit] for unit in whole)
     return list(chain.from_iterable(pieces))

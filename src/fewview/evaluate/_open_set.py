@@ -12,15 +12,16 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from fewview.datasets._splits import ClassSplit
-from fewview.engine._method import Method
-from fewview.episodes._sampler import Episodes, EpisodeSampler, mixed
-from fewview.episodes._task import TaskSpec
+from fewview.episodes.batch import EpisodeBatch
+from fewview.episodes.episodes import Episodes
+from fewview.episodes.sampler import EpisodeSampler
+from fewview.episodes.task import TaskSpec
+from fewview.errors import FewviewError
 from fewview.evaluate._grid import (
     Grid,
     Setting,
@@ -31,9 +32,10 @@ from fewview.evaluate._grid import (
     settings,
     splits_of,
 )
-from fewview.ground._errors import FewviewError
+from fewview.evaluate._tuning import learn_for
 from fewview.ground._rows import Row
-from fewview.numerics._batch import EpisodeBatch
+from fewview.methods.estimator.class_fits import class_fits
+from fewview.methods.estimator.method import Method
 from fewview.results._intervals import standard_error
 
 QUERIES = 15
@@ -97,7 +99,7 @@ def run_open_set(grid: Grid, tell: Callable[[str], None] | None = None) -> list[
                 sampler = EpisodeSampler(setting.source.data, task, split.novel, seed=grid.seed)
                 method, episodes = make_method(text, grid), sampler.draw(start, stop)
                 if brings_code(method):
-                    episodes = mixed(episodes)
+                    episodes = episodes.shuffled_queries()
                 parts.append(_score(method, setting, split, task, episodes))
                 if tell is not None:
                     tell(
@@ -135,13 +137,13 @@ def _score(
             (setting.base.data, setting.base_classes(split)), (setting.source.data, split.novel)
         )
     )  # fmt: skip
-    prepared = method.prepare_for(base, novel, replace(task, way=way))
+    fitted = learn_for(method, base, novel, replace(task, way=way))
+    tensors = method.tensors(setting.source.data, fitted)
     scores, fits = [], []
-    for _, tasks in method.batches(setting.source.data, episodes, prepared):
+    for tasks in method.batches(tensors, episodes):
         batch = _known_half(tasks, way, n_support)
-        scores.append(method.score_batch(batch, prepared).double().cpu().numpy())
-        with torch.no_grad():
-            fits.append(method.typicality(batch, prepared.state).double().cpu().numpy())
+        scores.append(method.score_batch(batch, fitted).double().cpu().numpy())
+        fits.append(class_fits(method, batch, fitted).double().cpu().numpy())
     return measure_open_set(
         np.concatenate(scores), np.concatenate(fits), episodes.query_labels, way
     )
@@ -154,7 +156,6 @@ def _known_half(batch: EpisodeBatch, way: int, n_support: int) -> EpisodeBatch:
         support=tuple(view[:, :n_support] for view in batch.support),
         support_mask=batch.support_mask[:, :n_support],
         support_labels=batch.support_labels[:, :n_support],
-        query_labels=None,
         way=way,
     )
 

@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fewview.engine._registry import expand
-from fewview.engine._state import DTYPES
+from fewview.episodes.padding import KEEPING, PADDINGS
+from fewview.errors import FewviewError
 from fewview.evaluate._grid import PROTOCOLS, Grid
 from fewview.evaluate._progress import Progress
 from fewview.evaluate._runner import Outcome, run
-from fewview.ground._errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.ground._whole_files import check_writable, replacing
-from fewview.numerics._padding import KEEPING, PADDINGS
+from fewview.methods.registry import expand
 from fewview.results._store import NO_STORE, default_path
 from fewview.results._summaries import summarise_planned
 from fewview.samples._data import MultiViewData
@@ -69,7 +68,7 @@ def make_grid(
         ("protocol", protocol, PROTOCOLS),
         ("scaling", scaling, (None, "paper", *SCALINGS)),
         ("padding", padding, (None, "paper", *KEEPING, *PADDINGS)),
-        ("dtype", dtype, tuple(DTYPES)),
+        ("dtype", dtype, ("float32", "float64")),
     ):
         if value not in allowed:
             listed = ", ".join(option for option in allowed if option is not None)

@@ -5,9 +5,11 @@ The command line has a livelier one; this one needs nothing but a stream.
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO, TypeVar
 
@@ -16,6 +18,21 @@ from fewview.results._cells import Cell, Result
 Item = TypeVar("Item")
 # Share of trials after which the time left is told.
 TELLING = 0.1
+
+
+@contextmanager
+def training_lines(show: Callable[[str], None]) -> Iterator[None]:
+    """Inside, `show` gets what trainings of networks log: one line an epoch."""
+    handler, logger = logging.Handler(logging.INFO), logging.getLogger("fewview")
+    handler.emit = lambda record: show(record.getMessage())  # type: ignore[method-assign]
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 @dataclass

@@ -6,16 +6,13 @@ This process alone writes the store, whoever computes (`_executors.py`, `_cluste
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from fewview.errors import FewviewError
 from fewview.evaluate._executors import Executor, HereExecutor, ProcessExecutor, check_jobs
 from fewview.evaluate._grid import Grid, plan
-from fewview.evaluate._progress import Progress
-from fewview.ground._errors import FewviewError
-from fewview.ground._own_code import is_fleeting
-from fewview.numerics._networks import watch_training
+from fewview.evaluate._progress import Progress, training_lines
 from fewview.results._cells import Cell, Result
 from fewview.results._store import MEMORY, NO_STORE, Store
 
@@ -95,15 +92,13 @@ def run(
         older = {cell.identity for cell in missing if cell.hash not in here}
         stale = len(writer.known_identities(older))
         told.planned(len(unique), len(results), stale)
-        if path != MEMORY:
-            _tell_of_fleeting(missing, tell)
         failures: list[tuple[Cell, str]] = []
         reused = len(results)
         choices = writer.all_choices() if grid.tune else {}
         # Closed at once when this loop is left by an error: workers must not go on for nobody.
         with (
             closing(told),
-            watch_training(lambda epoch: told.training(epoch.describe())),
+            training_lines(told.training),
             closing(executor.work(grid, missing, choices, told.message)) as events,
         ):
             for event in events:
@@ -119,17 +114,6 @@ def run(
                 for key, choice in event.choices.items():
                     writer.add_choice(key, choice)
     return Outcome(tuple(cells), results, len(results) - reused, reused, stale, tuple(failures))
-
-
-def _tell_of_fleeting(cells: Sequence[Cell], tell: Callable[[str], None]) -> None:
-    """Say of which methods results are stored that nobody will find again."""
-    for name in dict.fromkeys(
-        cell.method for cell in cells if is_fleeting(f"{cell.method_version} {cell.parameters}")
-    ):
-        tell(
-            f"{name}: its code is in no file, so its results are found again in this session only; "
-            "write it to a file and give it as mine.py:Mine"
-        )
 
 
 def _usable(store: Store, cells: list[Cell], grid: Grid) -> dict[str, Result]:

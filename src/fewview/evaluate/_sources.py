@@ -15,7 +15,7 @@ import numpy as np
 from fewview.datasets._catalogue import get_spec, names
 from fewview.datasets._loading import load
 from fewview.datasets._splits import ClassSplit, all_splits, class_split, draw_split
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.samples._data import MultiViewData
 
 # Share of base classes in a user's own data, about that of the paper's sets.

@@ -1,8 +1,8 @@
 """Choosing a method's settings fairly: on episodes of base classes alone.
 
-Every method declares a small grid of settings (`tune_grid`). Some base classes play the novel ones,
-the others stay base classes; the setting with the best accuracy over a few such episodes is taken.
-Novel classes are never seen here: all these functions get is the base set.
+Every parameter may declare values to tune over (`param(tune=...)`). Some base classes are held out
+as novel ones, the others stay base classes; the setting with the best accuracy over a few such
+episodes is taken. Novel classes are never seen here: all these functions get is the base set.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from fewview.engine._method import Method
-from fewview.episodes._pretended import divide
-from fewview.episodes._sampler import EpisodeSampler
-from fewview.episodes._task import TaskSpec
-from fewview.ground._errors import FewviewError
+from fewview.episodes.divide import divide
+from fewview.episodes.sampler import EpisodeSampler
+from fewview.episodes.task import TaskSpec
+from fewview.errors import FewviewError
+from fewview.methods.estimator.fitted_base import FittedBase, learn_base
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import rules_of
 from fewview.results._metrics import measure
 from fewview.samples._data import MultiViewData
 
@@ -31,7 +33,8 @@ EPISODES_PER_FOLD = 15
 
 def candidates(method: Method, fixed: Collection[str] = ()) -> list[dict[str, Any]]:
     """List the settings to choose from, the present ones first; what is fixed stays."""
-    choices = {name: values for name, values in method.tune_grid.items() if name not in fixed}
+    rules = {name: rule.get("tune", ()) for name, rule in rules_of(type(method)).items()}
+    choices = {name: rules[name] for name in sorted(rules) if rules[name] and name not in fixed}
     if not choices:
         return []
     present = {name: method.get_params(deep=True)[name] for name in choices}
@@ -63,6 +66,19 @@ def pretended_task(base: MultiViewData, task: TaskSpec) -> tuple[TaskSpec, int]:
     return shape, max(way, min(n_classes // 2, n_classes - 2))
 
 
+def learn_for(
+    method: Method, base: MultiViewData, novel: MultiViewData, task: TaskSpec
+) -> FittedBase:
+    """What an evaluation lets a method learn before it is given tasks of the novel samples.
+
+    That is the base set, and for a method that says so the novel samples without their labels.
+    """
+    if method.tags.learns_from == "unlabelled":
+        rows = novel.with_labels(None)
+        return learn_base(method, rows, task, method.random_state, unlabelled=True)
+    return learn_base(method, base, task, method.random_state)
+
+
 def choose(
     method: Method, settings: list[dict[str, Any]], base: MultiViewData, task: TaskSpec, seed: int
 ) -> dict[str, Any]:
@@ -80,8 +96,8 @@ def choose(
         episodes = sampler.draw(0, EPISODES_PER_FOLD)
         for index, setting in enumerate(settings):
             candidate = clone(method).set_params(**setting)
-            prepared = candidate.prepare_for(division.known, division.unknown, shape)
-            scores = candidate.score_episodes(division.unknown, episodes, prepared)
+            fitted = learn_for(candidate, division.known, division.unknown, shape)
+            scores = candidate.score_episodes(division.unknown, episodes, fitted)
             total[index] += measure(scores.numpy(), episodes.query_labels).accuracy.mean()
     return {
         "index": int(total.argmax()),

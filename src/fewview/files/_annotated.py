@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewview._version import __version__
+from fewview.errors import FewviewError, FewviewWarning, check_count, check_extra, shorten
 from fewview.files._file_contents import Contents
 from fewview.files._guarded import load_contents
 from fewview.files._hdf5 import Node, opened
 from fewview.files._kinds import UNFIT, Note, code_labels, from_text, kind_of, to_array, to_text
 from fewview.files._limits import dense_matrix
-from fewview.ground._checkers import check_count, check_extra
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._whole_files import replacing
 
 LABEL = "label"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._errors import shorten
+from fewview.errors import shorten
 
 DEFAULT_KEY = "id"
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.errors import FewviewError, FewviewWarning, shorten
 from fewview.files._file_contents import DEFAULT_KEY, Contents, KeyedLabels, Keys, Table, Tables
 from fewview.files._guarded import kept_reader
 from fewview.files._kinds import (
@@ -51,7 +52,6 @@ from fewview.files._tables import (
     write_csv_columns,
     write_parquet_columns,
 )
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._words import Texts, number_text
 
 NOTE = "fewview.json"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from fewview.errors import FewviewError
 from fewview.files._annotated import read_h5ad, read_h5mu, write_h5ad, write_h5mu
 from fewview.files._file_contents import Contents, Tables
 from fewview.files._folders import EXPORT, is_sheet, read_folder, write_folder
 from fewview.files._matlab import read_matlab, write_matlab
 from fewview.files._npz import read_npz, write_npz
 from fewview.files._tables import TABLES, TEXTS, ending, is_unread, why_unread
-from fewview.ground._errors import FewviewError
 
 SUPPORTED = (
     ".npz, .mat, .h5mu and .h5ad files, and folders with one .csv, .tsv, .parquet or .npy file per "

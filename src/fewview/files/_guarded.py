@@ -28,6 +28,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.files._file_contents import Contents
 from fewview.files._limits import (
     SECONDS,
@@ -38,7 +39,6 @@ from fewview.files._limits import (
     whose_fault,
 )
 from fewview.files._npz import read_npy
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._whole_files import is_full, no_room_for_temporary, temporary_folder
 
 _START_SECONDS = 120.0  # to start Python and import a parser, on a busy machine

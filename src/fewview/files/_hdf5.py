@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_dimensions
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError, check_dimensions
 
 
 @contextmanager

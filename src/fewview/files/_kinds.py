@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.errors import FewviewError
 from fewview.files._file_contents import Contents
-from fewview.ground._errors import FewviewError
 from fewview.ground._words import MISSING, number_text
 
 KINDS = ("int", "float", "bool", "str", "json")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 
 MEMORY = "FEWVIEW_READ_MEMORY"
 SECONDS = "FEWVIEW_READ_SECONDS"

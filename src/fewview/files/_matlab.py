@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.errors import FewviewError, FewviewWarning, shorten
 from fewview.files._file_contents import Contents
 from fewview.files._guarded import load_contents
 from fewview.files._hdf5 import Node, opened
 from fewview.files._kinds import are_texts, code_labels, kind_of
 from fewview.files._limits import dense_matrix
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._whole_files import replacing
 
 LABELS = ("Y", "y", "gt", "truelabel", "labels", "label", "gnd", "truth")

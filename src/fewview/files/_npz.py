@@ -19,11 +19,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.errors import FewviewError, check_count, check_dimensions, shorten
 from fewview.files._file_contents import Contents
 from fewview.files._kinds import UNFIT, code_labels, from_text, kind_of, to_array
 from fewview.files._limits import memory_limit, naming, too_large, whose_fault
-from fewview.ground._checkers import check_count, check_dimensions
-from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._whole_files import replacing
 
 

@@ -28,13 +28,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.errors import FewviewError, FewviewWarning, check_dimensions, check_extra, shorten
 from fewview.files._file_contents import DEFAULT_KEY, Keys
 from fewview.files._guarded import load
 from fewview.files._kinds import to_array, to_text
 from fewview.files._limits import check_memory, naming
 from fewview.files._npz import read_npy
-from fewview.ground._checkers import check_dimensions, check_extra
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._words import MISSING, Texts, as_number, split_cells
 
 # How text may be compressed, and what reads it; how else it may be, which is refused.

@@ -122,7 +122,7 @@ PREDICT = {
     ),
     "sets": Option(
         "Add the column set: the classes that hold the true one with this probability, such as "
-        "0.9; with --model, of 'fewview fit --sets'.",
+        "0.9.",
         float,
     ),
     "explain": Option(
@@ -148,7 +148,7 @@ BENCH = {
     "base": Option("Take the base classes from this data set (name or file) instead."),
     "methods": Option(
         "Methods separated by commas, parameters after colons: 'ptmap:padding=zero,proto'; 'all' "
-        "is every method that trains no network; 'mine.py:MyMethod' is one in a file of yours.",
+        "is every method that trains no network; 'mine:MyMethod' is one in your file mine.py.",
         default="proto",
     ),
     "eta": Option("Missing rates, separated by commas.", default="0"),

@@ -13,7 +13,7 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.ground._whole_files import replacing
 
 Row = dict[str, Any]

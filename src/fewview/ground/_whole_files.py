@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 
 
 def check_writable(path: str | PathLike[str]) -> Path:

@@ -8,22 +8,25 @@ paper's tables (no code was released for them).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fewview.engine._method import Method
-from fewview.engine._parameters import check_numbers
-from fewview.engine._registry import register
-from fewview.engine._state import Prepared, State, Tags
-from fewview.episodes._task import TaskSpec
-from fewview.ground._errors import FewviewError
+from fewview.episodes.batch import EpisodeBatch
+from fewview.episodes.padding import FROM_QUERIES
+from fewview.episodes.task import TaskSpec
+from fewview.errors import FewviewError
+from fewview.methods.base import State, Tags
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import param
 from fewview.methods.ptmap import PTMAP
+from fewview.methods.registry import register
 from fewview.methods.rfs import RFS
-from fewview.methods.ugda._ugda import UGDA
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._padding import FROM_QUERIES
+from fewview.methods.ugda import UGDA
 from fewview.samples._data import MultiViewData
+
+if TYPE_CHECKING:
+    from fewview.methods.estimator.fitted_base import FittedBase
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,9 @@ class CombinedState(State):
     head: State
 
 
-# What parts say of scaling is not used; it is written down because it is in the key of a result.
-UNUSED: dict[str, Any] = {"scaling": "scale", "padding": "episode"}
-
-
-@register("ptmap+ugda", head=PTMAP(power="signed", **UNUSED))
-@register("rfs+ugda", head=RFS(**UNUSED), anchor_weight=None)
+@register("ptmap+ugda", head=PTMAP(power="signed"))
+@register("rfs+ugda", head=RFS(), anchor_weight=None)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Combined(Method):
     """Classify with `head` in the space of `source`.
 
@@ -55,111 +55,102 @@ class Combined(Method):
             those of its first phase. The paper says neither; see docs/ugda.md.
 
     Example:
-        >>> import fewview
-        >>> data = fewview.load("digits")
+        >>> from fewview import PTMAP, UGDA, Combined, load
+        >>> data = load("digits")
         >>> base, novel = data[data.labels < 6], data[data.labels >= 6]
         >>> clf = Combined(UGDA(n_anchors=10), head=PTMAP(power="signed"), base=base)
         >>> clf.fit(novel[:12]).predict(novel[12:42]).shape
         (30,)
     """
 
-    scaling: str = "by-width"
-    source: Any = field(default_factory=lambda: UGDA(scaling="scale"), kw_only=False)
-    head: Any = field(default_factory=lambda: PTMAP(power="signed", **UNUSED))
-    anchor_weight: float | None = 1.0
+    scaling: str = param("by-width")
+    source: Method = field(default_factory=UGDA, kw_only=False)
+    head: Method = field(default_factory=lambda: PTMAP(power="signed"))
+    anchor_weight: float | None = param(1.0, above=0)
     rectified: bool = False
+
+    small_batches = False
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """It rises with the versions of both parts."""
+        return self.source.version + self.head.version
 
     @property
     def tags(self) -> Tags:  # type: ignore[override]
         """Tags that follow from the parts; only the first phase of UGDA is used."""
-        head: Tags = self.head.tags
+        source, head = self.source.tags, self.head.tags
         return replace(
             head,
-            needs_base=self.source.tags.needs_base or head.needs_base,
+            needs_base=source.needs_base or head.needs_base,
             handles_missing=True,
-            deterministic=self.source.tags.deterministic and head.deterministic,
+            links_views=source.links_views,
+            random=source.random or head.random,
             iterative=True,
-            trained=self.source.tags.trained or head.trained,
-            bridges_views=self.source.tags.bridges_views,
+            trained=source.trained or head.trained,
+            depends_on=tuple(sorted({*source.depends_on, *head.depends_on})),
         )
 
     @property
-    def pads_from_queries(self) -> bool:
+    def looks_at_queries(self) -> str:
         """As the source fills gaps, which UGDA does in views that no base class has."""
-        return self.source.padding in FROM_QUERIES
+        by_padding = not self.tags.transductive and self.source.padding in FROM_QUERIES
+        return "by padding" if by_padding else super().looks_at_queries
 
-    def validate(self) -> None:
-        """Check both parts."""
-        super().validate()
+    def check(self) -> None:
+        """Check both parts, too."""
+        super().check()
         for part in (self.source, self.head):
             if not isinstance(part, Method):
                 raise FewviewError(f"a combination is made of methods, not {type(part).__name__}")
-            part.validate()
+            part.check()
+        name = type(self.source).__name__
         if not self.source.tags.handles_missing:
-            raise FewviewError(
-                f"{type(self.source).__name__} cannot be the source of a combination: its space "
-                "does not fill missing views"
-            )
-        check_numbers(self, positive=("anchor_weight",))
+            raise FewviewError(f"{name} does not fill missing views; it cannot be a source")
         if self.rectified and not isinstance(self.source, UGDA):
-            raise FewviewError(
-                f"rectified=true is about UGDA's anchors; {type(self.source).__name__} has none"
-            )
+            raise FewviewError(f"rectified=true is about UGDA's anchors; {name} has none")
 
-    def spell_parameter(self, name: str) -> str:
-        """`ugda__n_anchors` is `source__n_anchors`, `ptmap__step` is `head__step`."""
-        part, double, parameter = name.partition("__")
-        if double:
-            for place in ("source", "head"):
-                if part == getattr(self, place).name:
-                    return f"{place}__{parameter}"
-        return name
-
-    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> CombinedState:
+    def learn(self, base: MultiViewData, task: TaskSpec, seed: int) -> CombinedState:
         """Let both parts learn from the base set."""
-        return CombinedState(
-            self.source.prepare(base, task, seed), self.head.prepare(base, task, seed)
-        )
+        source, head = self.source.learn(base, task, seed), self.head.learn(base, task, seed)
+        return CombinedState(source, head)
 
-    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> CombinedState:
+    def learn_unlabelled(self, rows: MultiViewData, task: TaskSpec, seed: int) -> CombinedState:
         """Both parts do without base classes."""
-        return CombinedState(
-            self.source.prepare_alone(rows, task, seed), self.head.prepare_alone(rows, task, seed)
-        )
+        source = self.source.learn_unlabelled(rows, task, seed)
+        return CombinedState(source, self.head.learn_unlabelled(rows, task, seed))
 
-    def start_statistics(self, sample: MultiViewData) -> Any:
+    def statistics(self, sample: MultiViewData) -> Any:
         """Statistics of `source`, where `head` needs none of its own."""
-        if self.head.start_statistics(sample) is not None:
-            raise self.cannot_stream()
-        return self.source.start_statistics(sample)
+        if self.head.statistics(sample) is not None:
+            return super().statistics(sample)  # which refuses
+        return self.source.statistics(sample)
 
-    def prepare_statistics(
-        self, statistics: Any, task: TaskSpec, seed: int, sample: MultiViewData | None = None
+    def learn_from(
+        self, statistics: Any, task: TaskSpec, seed: int, sample: MultiViewData | None
     ) -> CombinedState:
         """The state of `source`; `head` has none."""
-        source = self.source.prepare_statistics(statistics, task, seed, sample)
-        return CombinedState(source, State())
+        return CombinedState(self.source.learn_from(statistics, task, seed, sample), State())
 
-    def padded(self, batch: EpisodeBatch, prepared: Prepared) -> EpisodeBatch:
+    def padded(self, batch: EpisodeBatch, fitted: FittedBase) -> EpisodeBatch:
         """As `source` has it."""
-        return cast(EpisodeBatch, self.source.padded(batch, prepared))
+        return self.source.padded(batch, fitted)
 
     def embed(self, batch: EpisodeBatch, state: State) -> EpisodeBatch:
         """The space of `source`, anchors weighted for `head`."""
-        latent: EpisodeBatch = self.source.embed(batch, cast(CombinedState, state).source)
-        if self.rectified:
+        assert isinstance(state, CombinedState)
+        latent = self.source.embed(batch, state.source)
+        if self.rectified and isinstance(self.source, UGDA):
             latent = self.source.rectify_anchors(latent)
-        if self.anchor_weight is None:
-            return replace(latent, support_weights=None)
-        if latent.support_weights is None:
-            return latent
-        return replace(latent, support_weights=latent.support_weights * self.anchor_weight)
+        weights, factor = latent.support_weights, self.anchor_weight
+        weights = None if weights is None or factor is None else weights * factor
+        return replace(latent, support_weights=weights)
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
-        """Scores of `head` on what `source` makes of the tasks."""
-        latent = self.embed(batch, state)
-        return cast(Tensor, self.head.scores(latent, cast(CombinedState, state).head))
+        """Scores of `head` on what `source` makes of the tasks, [tasks, n_query, way]."""
+        assert isinstance(state, CombinedState)
+        return self.head.scores(self.embed(batch, state), state.head)
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """The source's memory, which is the larger part."""
-        return int(self.source.bytes_per_task(n_support, n_query, dims, way))
+        return self.source.bytes_per_task(n_support, n_query, dims, way)

@@ -1,16 +1,15 @@
 """Concat: any scikit-learn classifier on the views side by side, the plain baseline.
 
-Foundation models for tables enter through it too (`tabicl`, `tabpfn`). Their packages are loaded
-when they are used.
+Foundation models for tables enter through it too (`tabicl`, `tabpfn`).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -24,63 +23,42 @@ from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fewview.engine._contract import TUNED
-from fewview.engine._method import Method
-from fewview.engine._parameters import check_numbers, choose
-from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
-from fewview.episodes._task import TaskSpec
-from fewview.ground._errors import FewviewError
-from fewview.numerics._batch import EpisodeBatch, ViewTensors
-from fewview.numerics._distances import partial_distances
+from fewview.episodes.batch import EpisodeBatch, ViewTensors
+from fewview.episodes.task import TaskSpec
+from fewview.errors import FewviewError
+from fewview.methods.base import State, Tags
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import param
+from fewview.methods.registry import register
+from fewview.numerics.distances import partial_distances
 from fewview.samples._data import MultiViewData
 
-IMPUTATIONS = ("mean", "base", "zero", "knn", "none")
 # What is best for plain classifiers on base classes of the development sets.
 IMPUTED = {"scaling": "by-width", "impute": "knn"}
-# Trees that may split so few samples at all: every leaf one sample, no early stopping. Every split
-# sees a twentieth of the features: one support per class is told apart by any feature, and a
-# single tree would look at few of them.
+# Trees that may split so few samples at all. Every split sees a twentieth of the features: with
+# one support per class any feature separates them, and a tree would look at few.
 BOOSTING = HistGradientBoostingClassifier(
-    max_iter=60,
-    learning_rate=0.1,
-    min_samples_leaf=1,
-    max_leaf_nodes=8,
-    max_features=0.05,
-    early_stopping=False,
+    max_iter=60, min_samples_leaf=1, max_leaf_nodes=8, max_features=0.05, early_stopping=False
 )
-
-
 # Classifiers with weights of their own: package -> class. Both take NaN for an empty cell.
 PRETRAINED = {"tabicl": "TabICLClassifier", "tabpfn": "TabPFNClassifier"}
 
 
+@dataclass(eq=False, repr=False)
 class Pretrained(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of a package that need not be installed; it is found when it is fitted.
-
-    Args:
-        package: one of `PRETRAINED`.
-        n_estimators: its size of ensemble; the package's own number when None.
-        random_state: seed.
+    """A classifier of a package of `PRETRAINED`; it is loaded when it is fitted.
 
     Example:
         >>> Pretrained("tabicl").package
         'tabicl'
     """
 
-    def __init__(
-        self,
-        package: str = "tabicl",
-        n_estimators: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.package = package
-        self.n_estimators = n_estimators
-        self.random_state = random_state
+    package: str = "tabicl"
+    n_estimators: int | None = None  # the package's own number when None
+    random_state: int | None = None
 
     def check(self) -> None:
         """Raise an error that says what to install, unless the package is here."""
-        choose("package", self.package, PRETRAINED)
         if self.package not in sys.modules and find_spec(self.package) is None:
             raise FewviewError(
                 f"{self.package} is not installed; pip install {self.package}, which downloads its "
@@ -93,21 +71,16 @@ class Pretrained(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kind = getattr(import_module(self.package), PRETRAINED[self.package])
         sizes = {} if self.n_estimators is None else {"n_estimators": self.n_estimators}
         self.model_ = kind(random_state=self.random_state, **sizes).fit(X, y)
-        self.classes_ = self.model_.classes_
         return self
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities of the classes."""
         return self.model_.predict_proba(X)
 
-    def predict(self, X: Any) -> Any:
-        """The most probable classes."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """With the version of the package, so that results of two are not taken for one."""
         try:
-            found = installed_version(self.package)
+            found = version(self.package)
         except PackageNotFoundError:
             found = str(getattr(sys.modules.get(self.package), "__version__", "unknown"))
         return f"{super().__repr__(N_CHAR_MAX)} of {self.package} {found}"
@@ -120,31 +93,19 @@ class Donors(State):
     views: tuple[Tensor, ...]  # per view [n, width], zeros where missing
     mask: Tensor  # bool [n, V]
 
-    @property
-    def holds_rows(self) -> bool:
-        """The samples themselves."""
-        return True
+    holds_rows: ClassVar[bool] = True
 
     def mean(self, view: int) -> Tensor:
         """Mean of one view over the samples that have it, [width]."""
         return self.views[view].sum(0) / self.mask[:, view].sum().clamp(min=1)
 
 
-def nearest_mean(donor: Tensor, has: Tensor, distances: Tensor, count: int) -> Tensor:
-    """Mean [tasks, n, width] of a view over the nearest donors that have it.
-
-    As many as `count`, more where distances [tasks, n, m] are equal; these are large where a pair
-    shares no view. Donors are [tasks, m, width], zeros where they lack the view, `has` [tasks, m].
-    """
-    far = torch.where(has[:, None], distances, torch.inf)
-    limit = far.kthvalue(min(count, far.shape[2]), dim=2, keepdim=True).values
-    weights = (has[:, None] & (far <= limit)).to(donor)
-    return weights @ donor / weights.sum(-1, keepdim=True).clamp(min=1)
-
-
+@register("tabicl", estimator=Pretrained("tabicl"), impute="none")
+@register("tabpfn", estimator=Pretrained("tabpfn"), impute="none")
 @register("concat-nn", estimator=KNeighborsClassifier(n_neighbors=1), **IMPUTED)
 @register("concat-hgb", estimator=BOOSTING, impute="none")
 @register("concat-logistic", estimator=LogisticRegression(max_iter=1000), **IMPUTED)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Concat(Method):
     """A scikit-learn classifier fitted to the concatenated, imputed supports of every task.
 
@@ -163,60 +124,57 @@ class Concat(Method):
 
     Example:
         >>> from sklearn.svm import SVC
-        >>> from fewview.methods.concat import Concat
+        >>> from fewview import Concat
         >>> clf = Concat(SVC(kernel="linear")).fit([[0.0], [9.0]], ["cat", "dog"])
         >>> clf.predict([[8.0], [1.0]]).tolist()
         ['dog', 'cat']
     """
 
     estimator: Any = field(default=None, kw_only=False)
-    impute: str = "mean"
-    n_neighbors: int = 5
+    padding: str = param("episode", tune=())
+    impute: str = param(
+        "mean", among=("mean", "base", "zero", "knn", "none"), tune=("mean", "base", "knn")
+    )
+    n_neighbors: int = param(5, least=1)
 
     version: ClassVar[int] = 2
-    tags: ClassVar[Tags] = Tags(handles_missing=True, deterministic=False)
-    tune_grid: ClassVar[dict[str, Any]] = {
-        "scaling": TUNED["scaling"],
-        "impute": ("mean", "base", "knn"),
-    }
+    tags: ClassVar[Tags] = Tags(handles_missing=True, random=True)
 
-    def validate(self) -> None:
-        """Check the imputation and that the estimator is a classifier."""
-        super().validate()
-        choose("impute", self.impute, IMPUTATIONS)
+    def check(self) -> None:
+        """Check that the estimator is a classifier, too."""
+        super().check()
         if self.estimator is not None and not hasattr(self.estimator, "fit"):
             raise FewviewError(f"estimator {self.estimator!r} is not a scikit-learn classifier")
         if isinstance(self.estimator, Pretrained):
             self.estimator.check()
-        check_numbers(self, whole={"n_neighbors": 1})
 
-    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> Donors:
+    def learn(self, base: MultiViewData, task: TaskSpec, seed: int) -> Donors:
         """Keep the base samples for imputation."""
         tensors = ViewTensors.of(base, dtype=self.torch_dtype)
         return Donors(tensors.views, tensors.mask)
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Log-probabilities of the classifier, one task after the other."""
-        support, query = (part.cpu().numpy() for part in self.features(batch, state))
-        labels = batch.support_labels.cpu().numpy()
-        seeds = batch.seeds.cpu().numpy()
+        base = state if isinstance(state, Donors) else None
+        support = self.filled(batch, base, batch.support, batch.support_mask).cpu().numpy()
+        query = self.filled(batch, base, batch.query, batch.query_mask).cpu().numpy()
+        labels, seeds = batch.support_labels.cpu().numpy(), batch.seeds.tolist()
+        usual = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
+        out = []
         # Problems this small only lose by threads, but for large networks.
-        with threadpool_limits(None if isinstance(self.estimator, Pretrained) else 1):
-            tasks = zip(seeds, support, labels, query, strict=True)
-            out = [_fit_and_score(self._estimator(seed), *task) for seed, *task in tasks]
+        with threadpool_limits(None if isinstance(usual, Pretrained) else 1):
+            for seed, *task in zip(seeds, support, labels, query, strict=True):
+                estimator = clone(usual)
+                if estimator.get_params().get("random_state", 0) is None:
+                    estimator.set_params(random_state=seed % 2**32)
+                out.append(_fit_and_score(estimator, *task))
         return torch.from_numpy(np.stack(out)).to(batch.support[0])
 
-    def features(self, batch: EpisodeBatch, state: State) -> tuple[Tensor, Tensor]:
-        """Supports and queries as [tasks, n, width], missing views filled or NaN."""
-        base = state if isinstance(state, Donors) else None
-        support = self._filled(batch, base, batch.support, batch.support_mask)
-        return support, self._filled(batch, base, batch.query, batch.query_mask)
-
-    def _filled(
-        self, batch: EpisodeBatch, base: Donors | None, views: tuple[Tensor, ...], mask: Tensor
+    def filled(
+        self, batch: EpisodeBatch, base: Donors | None, views: Sequence[Tensor], mask: Tensor
     ) -> Tensor:
-        donors, donor_mask = batch.support, batch.support_mask
-        distances = mask.new_empty(0)
+        """Supports or queries as [tasks, n, all widths], missing views filled or NaN."""
+        donors, donor_mask, distances = batch.support, batch.support_mask, views[0]
         if self.impute == "knn":
             if base is not None:
                 donors = tuple(view.expand(len(mask), -1, -1) for view in base.views)
@@ -242,20 +200,26 @@ class Concat(Method):
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
         """Features; for `"knn"` also distances to the base set, taken as 2000 samples."""
-        room = 8 * n_query * 2000 * self.torch_dtype.itemsize if self.impute == "knn" else 0
-        return super().bytes_per_task(n_support, n_query, dims, way) + room
+        more = 8 * n_query * 2000 * self.torch_dtype.itemsize if self.impute == "knn" else 0
+        return super().bytes_per_task(n_support, n_query, dims, way) + more
 
-    def _estimator(self, seed: int) -> Any:
-        estimator = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
-        estimator = clone(estimator)
-        if estimator.get_params().get("random_state", 0) is None:
-            estimator.set_params(random_state=int(seed) % 2**32)
-        return estimator
+
+def nearest_mean(donor: Tensor, has: Tensor, distances: Tensor, count: int) -> Tensor:
+    """Mean [tasks, n, width] of a view over the nearest donors that have it.
+
+    As many as `count`, more where distances [tasks, n, m] are equal; these are large where a pair
+    shares no view. Donors are [tasks, m, width], zeros where they lack the view, `has` [tasks, m].
+    """
+    far = torch.where(has[:, None], distances, torch.inf)
+    limit = far.kthvalue(min(count, far.shape[2]), dim=2, keepdim=True).values
+    weights = (has[:, None] & (far <= limit)).to(donor)
+    return weights @ donor / weights.sum(-1, keepdim=True).clamp(min=1)
 
 
 def _fit_and_score(
     estimator: Any, support: NDArray[Any], labels: NDArray[Any], query: NDArray[Any]
 ) -> NDArray[Any]:
+    """Fit to one task and score its queries, [n_query, way]."""
     estimator.fit(support, labels)
     if hasattr(estimator, "predict_proba"):
         out: NDArray[Any] = np.log(np.maximum(estimator.predict_proba(query), 1e-12))
@@ -263,7 +227,3 @@ def _fit_and_score(
         return np.round(out, 6)
     margin = estimator.decision_function(query)
     return margin if margin.ndim == 2 else np.stack((-margin / 2, margin / 2), axis=1)
-
-
-for _package in PRETRAINED:
-    register(_package, estimator=Pretrained(_package), impute="none")(Concat)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import INDUCTIVE
-from fewview.engine._method import Method
-from fewview.engine._parameters import check_numbers
-from fewview.engine._registry import register
-from fewview.engine._state import State
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import unit_rows
-
-
-def attention_scores(support: Tensor, query: Tensor, members: Tensor, temperature: float) -> Tensor:
-    """log sum_{s in c} a(q, s), a = softmax_s(temperature * cos(q, s)): [tasks, n_query, way]."""
-    cosine = unit_rows(query) @ unit_rows(support).transpose(1, 2)  # [T, N_Q, N_S]
-    logits = temperature * cosine + members.sum(-1).log()[:, None]
-    own = torch.where(members > 0, 0.0, -torch.inf).to(logits)  # [T, N_S, K]
-    by_class = torch.logsumexp(logits[..., None] + own[:, None], dim=2)
-    return by_class - torch.logsumexp(logits, dim=2)[..., None]
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import State
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import param
+from fewview.methods.registry import register
+from fewview.numerics.distances import unit_rows
 
 
 @register("match")
+@dataclass(kw_only=True, eq=False, repr=False)
 class Match(Method):
     """Attention over the supports by cosine similarity of the concatenated views.
 
@@ -37,30 +29,24 @@ class Match(Method):
             re-implementation 100 with a ReLU; 10 is our choice.
 
     Example:
-        >>> from fewview.methods.match import Match
+        >>> from fewview import Match
         >>> clf = Match(scaling="none").fit([[1.0, 0.0], [0.0, 1.0]], ["x", "y"])
         >>> clf.predict([[5.0, 1.0]]).tolist()
         ['x']
     """
 
-    scaling: str = "standard"
-    padding: str = "base"
-    temperature: float = 10.0
+    scaling: str = param("standard")
+    padding: str = param("base", tune=("support", "base", "zero"))
+    temperature: float = param(10.0, above=0, tune=(1.0, 10.0, 30.0))
 
-    tune_grid: ClassVar[dict[str, Any]] = {**INDUCTIVE, "temperature": (1.0, 10.0, 30.0)}
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
-
-    def validate(self) -> None:
-        """Check the temperature."""
-        super().validate()
-        check_numbers(self, positive=("temperature",))
-
-    def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
-        """Features, and the attention of every query for every support and class."""
-        attention = 3 * n_query * n_support * way * self.torch_dtype.itemsize
-        return super().bytes_per_task(n_support, n_query, dims, way) + attention
+    paper: ClassVar[dict[str, Any]] = {"scaling": "scale", "padding": "zero"}
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
-        """Logarithm of the attention that falls on every class."""
-        support, query = batch.concatenated()
-        return attention_scores(support, query, batch.one_hot(), self.temperature)
+        """log sum_{s in c} a(q, s), a = softmax_s(temperature cos(q, s)), [tasks, n_query, way]."""
+        support, query = (unit_rows(part) for part in batch.concatenated())
+        members = batch.one_hot()  # [T, N_S, K]
+        logits = self.temperature * (query @ support.mT) + members.sum(-1).log()[:, None]
+        # The log of 0 as -inf inside logsumexp: other classes then weigh exactly nothing.
+        own = torch.where(members > 0, 0.0, -torch.inf).to(logits)
+        by_class = torch.logsumexp(logits[..., None] + own[:, None], dim=2)
+        return by_class - torch.logsumexp(logits, dim=2)[..., None]

@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED
-from fewview.engine._method import Method
-from fewview.engine._parameters import choose
-from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import partial_distances
-
-WEIGHTINGS = ("view", "feature")
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import State, Tags
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import param
+from fewview.methods.registry import register
+from fewview.numerics.distances import partial_distances
 
 
 @register("partial-nn")
+@dataclass(kw_only=True, eq=False, repr=False)
 class PartialNN(Method):
     """The class of the nearest support, compared in shared views only; nothing is filled in.
 
-    A missing view neither attracts nor repels, unlike a view filled with a mean. Where a query
-    and a support share no view, their distance is taken as the query's mean distance to the
-    supports it does share a view with; a query that shares none with any support has equal scores
-    for all classes.
+    Where a query and a support share no view, their distance is taken as the query's mean distance
+    to the supports it does share a view with.
 
     Args:
         weighting: `"view"` (views count the same, whatever their width) or `"feature"`.
-        temperature: scores are minus the distance over the query's mean distance to the classes,
-            times this; it changes probabilities, never predictions.
+        temperature: factor of minus the distance over the query's mean distance to the classes; it
+            changes probabilities, never predictions.
 
     Example:
-        >>> from fewview.methods.partial_nn import PartialNN
+        >>> from fewview import PartialNN
         >>> nan = float("nan")
         >>> clf = PartialNN().fit({"a": [[0.0], [9.0]], "b": [[1.0], [nan]]}, ["cat", "dog"])
         >>> clf.predict({"a": [[8.0], [nan]], "b": [[1.0], [1.5]]}).tolist()
         ['dog', 'cat']
     """
 
-    scaling: str = "by-width"
-    weighting: str = "view"
-    temperature: float = 10.0
+    scaling: str = param("by-width")
+    padding: str = param("episode", tune=())
+    weighting: str = param("view", among=("view", "feature"), tune=("view", "feature"))
+    temperature: float = param(10.0, above=0)
 
     tags: ClassVar[Tags] = Tags(handles_missing=True)
-    tune_grid: ClassVar[dict[str, Any]] = {"scaling": TUNED["scaling"], "weighting": WEIGHTINGS}
-
-    def validate(self) -> None:
-        """Check the weighting."""
-        super().validate()
-        choose("weighting", self.weighting, WEIGHTINGS)
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
         """Minus the smallest partial distance to the supports of every class."""

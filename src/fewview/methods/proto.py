@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fewview.engine._contract import INDUCTIVE
-from fewview.engine._method import Method
-from fewview.engine._registry import register
-from fewview.engine._state import State
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import class_means
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import State
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import param
+from fewview.methods.registry import register
+from fewview.numerics.distances import class_means, relation
 
 
 @register("proto")
+@dataclass(kw_only=True, eq=False, repr=False)
 class Proto(Method):
-    """Nearest class mean by squared Euclidean distance.
+    """Nearest class mean by squared Euclidean distance; nothing is learnt from base classes.
 
-    Views are padded, scaled and put side by side; nothing is learnt from base classes. The score
-    of class c is minus the squared distance of the query to the mean of the supports of c. With
-    the padding `episode`, which takes means over the queries too, it is not inductive.
+    Views are padded, scaled and put side by side. With the padding `episode`, which takes means
+    over the queries too, it is not inductive.
 
     Example:
         >>> import numpy as np
@@ -30,24 +31,12 @@ class Proto(Method):
         ['dog', 'cat']
     """
 
-    scaling: str = "by-width"
-    padding: str = "zero"
+    scaling: str = param("by-width")
+    padding: str = param("zero", tune=("support", "base", "zero"))
 
-    tune_grid = INDUCTIVE
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
+    paper: ClassVar[dict[str, Any]] = {"scaling": "scale", "padding": "zero"}
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
-        """Minus the squared distance to every class mean, but for what all classes share.
-
-        |q - m|^2 - |q - c|^2 = 2 (q - m).(c - m) - |c - m|^2 with m the mean of the class means c,
-        summed over views: queries, which are many and wide, are read once and never copied.
-        """
-        members = batch.one_hot()
-        total = batch.support[0].new_zeros(())
-        for support, query in zip(*batch.blocks(), strict=True):
-            means = class_means(support, members)
-            middle = means.mean(1, keepdim=True)
-            apart = means - middle  # [T, K, d]
-            own = (apart * (2 * middle + apart)).sum(-1)[:, None]
-            total = total + 2 * (query @ apart.mT) - own
-        return total
+        """Minus the squared distance to every class mean, [tasks, n_query, way]."""
+        support, query = batch.concatenated()
+        return relation(query, class_means(support, batch.one_hot()))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED
-from fewview.engine._method import Method
-from fewview.engine._parameters import choose
-from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
-from fewview.numerics._batch import EpisodeBatch
-from fewview.numerics._distances import (
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import State, Tags
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import param
+from fewview.methods.registry import register
+from fewview.numerics.distances import (
     centred_unit_rows,
     class_means,
     isometric,
@@ -21,63 +21,17 @@ from fewview.numerics._distances import (
     squared_distances,
     unit_rows,
 )
-from fewview.numerics._sinkhorn import sinkhorn
+from fewview.numerics.sinkhorn import sinkhorn
 
 POWERS = ("relu", "signed", "none")
 
 
-def power_transform(features: Tensor, rule: str) -> Tensor:
-    """Make features more Gaussian by a square root: (x + 1e-6)^(1/2) for x >= 0.
-
-    Of negative entries, the rule `"relu"` makes zeros, `"signed"` keeps the sign of the root, and
-    `"none"` leaves all features as they are.
-    """
-    if rule == "none":
-        return features
-    if rule == "signed":
-        return features.sign() * features.abs().sqrt()
-    return (features.clamp(min=0) + 1e-6).sqrt()
-
-
-def transport(
-    support: Tensor,
-    query: Tensor,
-    members: Tensor,
-    *,
-    regularisation: float = 10.0,
-    step: float = 0.2,
-    n_iter: int = 20,
-    max_sweeps: int = 200,
-) -> tuple[Tensor, Tensor]:
-    """Alternate between assigning queries to classes and moving the class centres.
-
-    Each round: plan = Sinkhorn(exp(-regularisation * d^2)) with row sums 1 and column sums
-    n_query / way; centres move by `step` towards the means of supports and assigned queries. One
-    more Sinkhorn at the end. Returns the logarithm of the plan, [tasks, n_query, way], and the
-    centres, [tasks, way, width].
-    """
-    tasks, n_query, way = query.shape[0], query.shape[1], members.shape[2]
-    columns = query.new_full((tasks, way), n_query / way)
-    centres = class_means(support, members)
-    samples = torch.cat((support, query), dim=1)
-    v: Tensor | None = None
-    for round_ in range(n_iter + 1):
-        log_kernel = -regularisation * squared_distances(query, centres)
-        log_plan, v = sinkhorn(log_kernel, columns, max_sweeps=max_sweeps, start=v)
-        if round_ < n_iter:
-            target = class_means(samples, torch.cat((members, log_plan.exp()), dim=1))
-            centres = centres + step * (target - centres)
-    return log_plan, centres
-
-
 @register("ptmap")
+@dataclass(kw_only=True, eq=False, repr=False)
 class PTMAP(Method):
     """Power transform, centring, then optimal transport to balanced classes.
 
-    Order of operations: power, reduction to as many dimensions as samples (an isometry), unit
-    rows, supports and queries centred by their own means, unit rows again, then `transport`. A
-    single query is centred by the supports' mean and assigned to the nearest centre, since a
-    balanced plan for one query says nothing.
+    A single query is assigned to the nearest centre, since a balanced plan of it says nothing.
 
     Args:
         power: what to do with negative entries under the square root, for which the original
@@ -91,45 +45,56 @@ class PTMAP(Method):
             sweeps, which is before the end in some tasks; ours are faster and reach it.
 
     Example:
-        >>> from fewview.methods.ptmap import PTMAP
+        >>> from fewview import PTMAP
         >>> clf = PTMAP(power="none").fit([[1.0, 0.0], [0.0, 1.0]], ["x", "y"])
         >>> clf.predict([[3.0, 1.0], [1.0, 4.0], [2.0, 1.0], [1.0, 3.0]]).tolist()
         ['x', 'y', 'x', 'y']
     """
 
-    scaling: str = "standard+unit"
-    power: str = "relu"
-    regularisation: float = 10.0
-    step: float = 0.2
-    n_iter: int = 20
-    max_sweeps: int = 200
+    scaling: str = param("standard+unit")
+    power: str = param("relu", among=POWERS, tune=POWERS)
+    regularisation: float = param(10.0, above=0)
+    step: float = param(0.2, above=0)
+    n_iter: int = param(20, least=0)
+    max_sweeps: int = param(200, least=1)
 
-    tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True, iterative=True)
-    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "power": POWERS}
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "episode"}
-
-    def validate(self) -> None:
-        """Check the rule for negative features."""
-        super().validate()
-        choose("power", self.power, POWERS)
+    tags: ClassVar[Tags] = Tags(transductive=True, balanced=1.0, iterative=True)
+    paper: ClassVar[dict[str, Any]] = {"scaling": "scale", "padding": "episode"}
+    small_batches: ClassVar[bool] = False
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
-        """Logarithm of the transport plan."""
+        """Logarithm of the transport plan, [tasks, n_query, way]."""
         members = batch.one_hot()
         support, query = self.features(batch, members)
+        centres = class_means(support, members)
         if batch.n_query == 1:
-            centres = class_means(support, members)
             return -self.regularisation * squared_distances(query, centres)
-        return transport(
-            support, query, members, regularisation=self.regularisation, step=self.step,
-            n_iter=self.n_iter, max_sweeps=self.max_sweeps,
-        )[0]  # fmt: skip
+        share = query.new_full((batch.n_tasks, batch.way), batch.n_query / batch.way)
+        samples, v = torch.cat((support, query), dim=1), None
+        for number in range(self.n_iter + 1):
+            log_kernel = -self.regularisation * squared_distances(query, centres)
+            # Every transport starts from the potentials of the last one.
+            log_plan, v = sinkhorn(log_kernel, share, max_sweeps=self.max_sweeps, start=v)
+            if number < self.n_iter:
+                target = class_means(samples, torch.cat((members, log_plan.exp()), dim=1))
+                centres = centres + self.step * (target - centres)
+        return log_plan
 
     def features(self, batch: EpisodeBatch, members: Tensor) -> tuple[Tensor, Tensor]:
-        """Transformed, centred and normalised supports and queries, [tasks, n, r]."""
-        support, query = (power_transform(part, self.power) for part in batch.concatenated())
-        support, query = isometric(support, query)
-        support, query = unit_rows(support), unit_rows(query)
-        support_mean = overall_mean(support, members)
-        query_mean = query.mean(1, keepdim=True) if batch.n_query > 1 else support_mean
-        return centred_unit_rows(support, support_mean), centred_unit_rows(query, query_mean)
+        """Transformed, centred and normalised supports and queries, [tasks, n, r].
+
+        In this order: power, as many dimensions as samples, unit rows, supports and queries centred
+        by their own means (a single query by that of the supports), unit rows again.
+        """
+        parts = (power_transform(part, self.power) for part in batch.concatenated())
+        support, query = (unit_rows(part) for part in isometric(*parts))
+        middle = overall_mean(support, members)
+        query_mean = query.mean(1, keepdim=True) if batch.n_query > 1 else middle
+        return centred_unit_rows(support, middle), centred_unit_rows(query, query_mean)
+
+
+def power_transform(x: Tensor, rule: str) -> Tensor:
+    """(x + 1e-6)^(1/2); of x < 0 `relu` makes 0 first, `signed` keeps the sign, `none` all of x."""
+    if rule == "none":
+        return x
+    return x.sign() * x.abs().sqrt() if rule == "signed" else (x.clamp(min=0) + 1e-6).sqrt()

@@ -5,109 +5,25 @@ And alpha-TIM, the same with alpha-entropies for unbalanced queries (Veilleux et
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fewview.engine._contract import TUNED
-from fewview.engine._method import Method
-from fewview.engine._parameters import choose
-from fewview.engine._registry import register
-from fewview.engine._state import State, Tags
-from fewview.ground._errors import FewviewError
-from fewview.numerics._batch import CACHED, EpisodeBatch
-from fewview.numerics._distances import class_means, isometric, unit_rows
-from fewview.numerics._optimise import minimise_adam
-from fewview.numerics._softmax import log_softmax, softmax
-
-SOLVERS = ("gd", "adm")
-Weights = tuple[float, float, float]
-
-
-def logits(features: Tensor, centres: Tensor, temperature: float) -> Tensor:
-    """-(temperature / 2) |z - w_k|^2 without the term of z alone, [tasks, n, way]."""
-    cross = features @ centres.transpose(1, 2)
-    return temperature * (cross - 0.5 * (centres * centres).sum(-1)[:, None])
-
-
-def entropy_slope(p: Tensor, alpha: float) -> Tensor:
-    """Derivative of the entropy of p: Shannon's for alpha = 1, else that of the alpha-entropy.
-
-    H_alpha(p) = (1 - sum_k p_k^alpha) / (alpha - 1) (Tsallis).
-    """
-    if alpha == 1:
-        return -(p + 1e-12).log() - 1
-    return -alpha / (alpha - 1) * p ** (alpha - 1)
-
-
-def objective_slope(
-    centres: Tensor,
-    support: Tensor,
-    query: Tensor,
-    members: Tensor,
-    *,
-    temperature: float,
-    weights: Weights,
-    alpha: float = 1.0,
-) -> Tensor:
-    """Gradient in the centres of TIM's loss, [tasks, way, width], in closed form.
-
-    L = l_ce CE(supports) - l_m H(mean_q p_q) + l_c mean_q H(p_q), (l_ce, l_m, l_c) = `weights`, of
-    centres w [tasks, way, width] and samples z [tasks, n, width].
-    """
-    # Classes before samples, [T, K, n]: long rows are what a CPU is fast at.
-    y = members.transpose(1, 2)
-    half = 0.5 * (centres * centres).sum(-1, keepdim=True)
-    p_s = torch.softmax(temperature * (centres @ support.transpose(1, 2) - half), dim=1)
-    p_q = torch.softmax(temperature * (centres @ query.transpose(1, 2) - half), dim=1)
-    # Derivatives in the logits; for the queries through those in the probabilities.
-    g_s = weights[0] / y.sum((1, 2), keepdim=True) * (p_s * y.sum(1, keepdim=True) - y)
-    marginal = entropy_slope(p_q.mean(2, keepdim=True), alpha)
-    in_p = weights[2] * entropy_slope(p_q, alpha) - weights[1] * marginal
-    g_q = p_q * (in_p - (p_q * in_p).sum(1, keepdim=True)) / query.shape[1]
-    pull = torch.baddbmm(g_q @ query, g_s, support)
-    return temperature * (pull - (g_s.sum(2) + g_q.sum(2))[..., None] * centres)
-
-
-def alternate(
-    support: Tensor,
-    query: Tensor,
-    members: Tensor,
-    *,
-    temperature: float = 15.0,
-    weights: Weights = (0.1, 1.0, 0.1),
-    n_iter: int = 150,
-) -> tuple[Tensor, Tensor]:
-    """TIM-ADM: closed-form updates of centres w and soft labels q in turn (Boudiaf et al., 3.2).
-
-    With a = l_c, b = l_m / (l_m + 1), g = l_ce / (1 + l_c), r = n_support / n_query:
-    q_ik ~ p_ik^(1+a) / (sum_i p_ik^(1+a))^b, rows normalised, and
-    w_k = {g [sum_s y z + sum_s p (w - z)] + r [sum_q q z + sum_q p (w - z)]} / {g n_k + r sum_q q}.
-    w is [tasks, way, width], q [tasks, n_query, way].
-    """
-    sharpness, balance = 1 + weights[2], weights[1] / (weights[1] + 1)
-    ratio = (members.sum((1, 2)) / query.shape[1])[:, None, None]
-    factor = weights[0] / (1 + weights[2])
-    own = members.sum(-1, keepdim=True)  # [T, N_S, 1]
-    centres = class_means(support, members)
-    q = members.new_zeros(*query.shape[:2], members.shape[2])
-    for _ in range(n_iter):
-        p_s = own * softmax(logits(support, centres, temperature))
-        log_p = sharpness * log_softmax(logits(query, centres, temperature))
-        q = softmax(log_p - balance * torch.logsumexp(log_p, dim=1, keepdim=True))
-        p_q = torch.exp(log_p / sharpness)
-        # sum_i a_ik z_i + p_ik (w_k - z_i) = sum_i (a_ik - p_ik) z_i + (sum_i p_ik) w_k
-        moved = factor * (members - p_s).transpose(1, 2) @ support
-        moved = moved + ratio * (q - p_q).transpose(1, 2) @ query
-        kept = factor * p_s.sum(1) + ratio[..., 0] * p_q.sum(1)
-        mass = factor * members.sum(1) + ratio[..., 0] * q.sum(1)
-        centres = (moved + kept[..., None] * centres) / mass[..., None]
-    return centres, q
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import State, Tags
+from fewview.methods.estimator.method import Method
+from fewview.methods.params import param
+from fewview.methods.registry import register
+from fewview.numerics.adam import minimise_adam
+from fewview.numerics.distances import class_means, isometric, unit_rows
+from fewview.numerics.softmax import log_softmax, softmax
 
 
 @register("tim-adm", solver="adm", scaling="by-width")
 @register("tim")
+@dataclass(kw_only=True, eq=False, repr=False)
 class TIM(Method):
     """Centres that fit the supports and make the queries' labels informative.
 
@@ -121,71 +37,116 @@ class TIM(Method):
         temperature: factor tau of the squared distances.
         weights: (l_ce, l_m, l_c).
         learning_rate: of Adam.
-        steps: Adam steps (1000 in the published scripts).
-        adm_steps: rounds of `"adm"` (150 in the published code).
+        n_steps: Adam steps (1000 in the published scripts).
+        n_iter: rounds of `"adm"` (150 in the published code).
         reduce: whether `"gd"` works in as many dimensions as samples. It is faster where views
             are wide, but Adam is not invariant to rotations, so the run is a different one.
 
     Example:
-        >>> from fewview.methods.tim import TIM
+        >>> from fewview import TIM
         >>> clf = TIM(solver="adm").fit([[1.0, 0.0], [0.0, 1.0]], ["x", "y"])
         >>> clf.predict([[3.0, 1.0], [1.0, 4.0], [2.0, 1.0], [1.0, 3.0]]).tolist()
         ['x', 'y', 'x', 'y']
     """
 
-    solver: str = "gd"
-    temperature: float = 15.0
-    weights: tuple[float, float, float] = (0.1, 1.0, 0.1)
-    learning_rate: float = 1e-4
-    steps: int = 1000
-    adm_steps: int = 150
+    solver: str = param("gd", among=("gd", "adm"))
+    temperature: float = param(15.0, above=0, tune=(5.0, 15.0, 45.0))
+    weights: tuple[float, float, float] = param((0.1, 1.0, 0.1), least=0)
+    learning_rate: float = param(1e-4, above=0)
+    n_steps: int = param(1000, least=0)
+    n_iter: int = param(150, least=0)
     reduce: bool = False
 
-    tags: ClassVar[Tags] = Tags(transductive=True, assumes_balance=True, iterative=True)
-    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "temperature": (5.0, 15.0, 45.0)}
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "scale", "padding": "zero"}
-    # Kind of the entropies, see `entropy_slope`; alpha-TIM makes it a parameter.
+    tags: ClassVar[Tags] = Tags(transductive=True, balanced=1.0, iterative=True)
+    paper: ClassVar[dict[str, Any]] = {"scaling": "scale", "padding": "zero"}
+    # Kind of the entropies; alpha-TIM makes it a parameter.
     alpha: ClassVar[float] = 1.0
 
-    def validate(self) -> None:
-        """Check the solver."""
-        super().validate()
-        choose("solver", self.solver, SOLVERS)
-
     @property
-    def rows_in_cache(self) -> int:
-        """A thousand steps of gradient descent read all features again."""
-        return 0 if self.solver == "adm" else CACHED
+    def small_batches(self) -> bool:  # type: ignore[override]
+        """A thousand Adam steps read all features again."""
+        return self.solver == "gd"
 
     def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
-        """Logits of the queries under the adapted centres."""
+        """Logits of the queries under the adapted centres, [tasks, n_query, way]."""
         support, query = (unit_rows(part) for part in batch.concatenated())
         if self.reduce or self.solver == "adm":
             support, query = isometric(support, query)
         members = batch.one_hot()
         centres = class_means(support, members)
         if batch.n_query > 1:
-            centres = self.adapt(centres, support, query, members)
-        return logits(query, centres, self.temperature)
+            solve = self.alternate if self.solver == "adm" else self.descend
+            centres = solve(centres, support, query, members)
+        return self.logits(query, centres)
 
-    def adapt(self, centres: Tensor, support: Tensor, query: Tensor, members: Tensor) -> Tensor:
-        """Move the centres, [tasks, way, width], by the chosen solver."""
-        kind: dict[str, Any] = {"temperature": self.temperature, "weights": self.weights}
-        if self.solver == "adm":
-            return alternate(support, query, members, n_iter=self.adm_steps, **kind)[0]
+    def logits(self, features: Tensor, centres: Tensor) -> Tensor:
+        """-(temperature / 2) |z - w_k|^2 without the term of z alone, [tasks, n, way]."""
+        cross = features @ centres.mT
+        return self.temperature * (cross - 0.5 * (centres * centres).sum(-1)[:, None])
 
-        def slope(x: Tensor) -> Tensor:
-            return objective_slope(x, support, query, members, alpha=self.alpha, **kind)
+    def descend(self, centres: Tensor, support: Tensor, query: Tensor, members: Tensor) -> Tensor:
+        """Move the centres w [tasks, way, width] by Adam steps down the loss."""
+        return minimise_adam(
+            lambda w: self.slope(w, support, query, members),
+            centres,
+            learning_rate=self.learning_rate,
+            n_steps=self.n_steps,
+        )
 
-        return minimise_adam(slope, centres, learning_rate=self.learning_rate, steps=self.steps)
+    def slope(self, w: Tensor, support: Tensor, query: Tensor, members: Tensor) -> Tensor:
+        """Gradient of the loss in the centres w, [tasks, way, width], in closed form."""
+        l_ce, l_m, l_c = self.weights
+        # Classes before samples, [T, K, n]: long rows are what a CPU is fast at.
+        y = members.mT
+        half = 0.5 * (w * w).sum(-1, keepdim=True)
+        p_s = torch.softmax(self.temperature * (w @ support.mT - half), dim=1)
+        p_q = torch.softmax(self.temperature * (w @ query.mT - half), dim=1)
+        # Derivatives in the logits; for the queries through those in the probabilities.
+        g_s = l_ce / y.sum((1, 2), keepdim=True) * (p_s * y.sum(1, keepdim=True) - y)
+        marginal = entropy_slope(p_q.mean(2, keepdim=True), self.alpha)
+        in_p = l_c * entropy_slope(p_q, self.alpha) - l_m * marginal
+        g_q = p_q * (in_p - (p_q * in_p).sum(1, keepdim=True)) / query.shape[1]
+        pull = torch.baddbmm(g_q @ query, g_s, support)
+        return self.temperature * (pull - (g_s.sum(2) + g_q.sum(2))[..., None] * w)
+
+    def alternate(self, w: Tensor, support: Tensor, query: Tensor, members: Tensor) -> Tensor:
+        """TIM-ADM: closed-form updates of centres w and soft labels q in turn (their 3.2).
+
+        With b = l_m / (l_m + 1), g = l_ce / (1 + l_c), r = n_support / n_query:
+        q_ik ~ p_ik^(1 + l_c) / (sum_i p_ik^(1 + l_c))^b, rows normalised, and w_k =
+        {g [sum_s y z + sum_s p (w - z)] + r [sum_q q z + sum_q p (w - z)]} / {g n_k + r sum_q q}.
+        """
+        l_ce, l_m, l_c = self.weights
+        sharpness, balance, g = 1 + l_c, l_m / (l_m + 1), l_ce / (1 + l_c)
+        r = (members.sum((1, 2)) / query.shape[1])[:, None, None]
+        own = members.sum(-1, keepdim=True)  # [T, N_S, 1]
+        for _ in range(self.n_iter):
+            p_s = own * softmax(self.logits(support, w))
+            log_p = sharpness * log_softmax(self.logits(query, w))
+            q = softmax(log_p - balance * torch.logsumexp(log_p, dim=1, keepdim=True))
+            p_q = torch.exp(log_p / sharpness)
+            # sum_i a_ik z_i + p_ik (w_k - z_i) = sum_i (a_ik - p_ik) z_i + (sum_i p_ik) w_k
+            moved = g * (members - p_s).mT @ support + r * (q - p_q).mT @ query
+            kept = g * p_s.sum(1) + r[..., 0] * p_q.sum(1)
+            mass = g * members.sum(1) + r[..., 0] * q.sum(1)
+            w = (moved + kept[..., None] * w) / mass[..., None]
+        return w
+
+
+def entropy_slope(p: Tensor, alpha: float) -> Tensor:
+    """Derivative of the entropy of p: Shannon's for alpha = 1, else that of the alpha-entropy."""
+    if alpha == 1:
+        return -(p + 1e-12).log() - 1
+    return -alpha / (alpha - 1) * p ** (alpha - 1)
 
 
 @register("alpha-tim")
+@dataclass(kw_only=True, eq=False, repr=False)
 class AlphaTIM(TIM):
     """TIM whose two entropies are alpha-entropies, which pull less towards equal class sizes.
 
-    L = CE(supports) - H_a(mean p) + mean H_a(p) with H_a(p) = (1 - sum_k p_k^a) / (a - 1); the
-    cross-entropy stays Shannon's and all three weights are one, as in the authors' settings for
+    L = CE(supports) - H_a(mean p) + mean H_a(p), H_a(p) = (1 - sum_k p_k^a) / (a - 1) (Tsallis);
+    the cross-entropy stays Shannon's and all three weights are one, as in the authors' settings for
     Dirichlet queries. Temperature, Adam and number of steps are TIM's.
 
     Args:
@@ -193,22 +154,15 @@ class AlphaTIM(TIM):
             five shots and more.
 
     Example:
-        >>> from fewview.methods.tim import AlphaTIM
-        >>> clf = AlphaTIM(steps=50).fit([[1.0, 0.0], [0.0, 1.0]], ["x", "y"])
+        >>> from fewview import AlphaTIM
+        >>> clf = AlphaTIM(n_steps=50).fit([[1.0, 0.0], [0.0, 1.0]], ["x", "y"])
         >>> clf.predict([[3.0, 1.0], [2.0, 1.0], [1.0, 3.0]]).tolist()
         ['x', 'x', 'y']
     """
 
-    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    alpha: float = 2.0  # type: ignore[misc]
+    solver: str = param("gd", among=("gd",))  # no closed form is known for another one
+    temperature: float = param(15.0, tune=())
+    weights: tuple[float, float, float] = param((1.0, 1.0, 1.0))
+    alpha: float = param(2.0, above=1, tune=(2.0, 5.0, 7.0))  # type: ignore[misc]
 
     tags: ClassVar[Tags] = Tags(transductive=True, iterative=True)
-    tune_grid: ClassVar[dict[str, Any]] = {**TUNED, "alpha": (2.0, 5.0, 7.0)}
-
-    def validate(self) -> None:
-        """Check alpha and the solver."""
-        super().validate()
-        if not self.alpha > 1:
-            raise FewviewError(f"alpha is {self.alpha}; it must be above 1 (use TIM for 1)")
-        if self.solver != "gd":
-            raise FewviewError("alpha-TIM has closed-form updates for no solver but 'gd'")

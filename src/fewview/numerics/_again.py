@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fewview.numerics._batch import map_tensors
+from fewview.numerics.iterate import map_tensors
 
 # Times that a step is taken as it is before it is recorded: libraries load.
 FIRST = 1

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from fewview.drawing._looks import look_of
 from fewview.drawing._small import spark, whisker
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.report._contents import Contents, costs
 from fewview.report._elements import (
     Answer,
@@ -51,7 +51,7 @@ Flags = tuple[str, str, str]  # queries together, use of base classes, assumes b
 
 def flags(panel: Panel) -> dict[str, Flags | None]:
     """What the methods of a panel are, as their authors declared; None where they are not known."""
-    from fewview.engine._registry import create
+    from fewview.methods.registry import create
 
     out: dict[str, Flags | None] = {}
     for name, by_eta in panel.results.items():
@@ -63,9 +63,9 @@ def flags(panel: Panel) -> dict[str, Flags | None]:
         except (FewviewError, TypeError, ValueError):
             out[name] = None
             continue
-        pull = method.tags.assumes_balance
+        pull = method.tags.balanced
         balance = "partly" if 0 < pull < 1 else "yes" if pull else "-"
-        out[name] = method.queries_together, method.use_of_base, balance
+        out[name] = method.looks_at_queries, method.use_of_base, balance
     return out
 
 

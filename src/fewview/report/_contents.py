@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.results._cells import Result
 from fewview.results._comparing import Panel, panels
 from fewview.results._metrics import expected_calibration_error

@@ -15,16 +15,16 @@ import numpy as np
 
 from fewview.drawing._charts import mask_strips, scatter
 from fewview.drawing._looks import look_at
-from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.report._contents import Contents
 from fewview.report._elements import Section, capital, listed, picture, sign
 from fewview.results._cells import Cell, Result
 from fewview.results._comparing import Panel
 
 if TYPE_CHECKING:
-    from fewview.engine._method import Method
-    from fewview.episodes._sampler import Episodes
+    from fewview.episodes.episodes import Episodes
     from fewview.evaluate._grid import Setting
+    from fewview.methods.estimator.method import Method
 
 # Strips of missing views per data set; more would be a wall.
 MAX_STRIPS = 2
@@ -112,6 +112,7 @@ def setting_of(cell: Cell, data_dir: str | None) -> Setting:
 def runnable(panel: Panel, eta: float) -> tuple[str, Result, Method]:
     """The best method that can be made again with the very parameters that were stored."""
     from fewview.evaluate._grid import Grid, make_method
+    from fewview.methods.params import describe_params
 
     for name in panel.methods:
         results = panel.results[name].get(eta, [])
@@ -127,7 +128,8 @@ def runnable(panel: Panel, eta: float) -> tuple[str, Result, Method]:
             method = make_method(cell.method, grid)
         except (FewviewError, TypeError, ValueError):
             continue
-        if not method.tags.trained and method.key() == cell.parameters:
+        texts = ",".join(f"{k}={v}" for k, v in describe_params(method).items())
+        if not method.tags.trained and texts == cell.parameters:
             return name, result, method
     raise FewviewError("none of its methods can be run again here")
 
@@ -135,9 +137,10 @@ def runnable(panel: Panel, eta: float) -> tuple[str, Result, Method]:
 def _example(
     panel: Panel, setting: Setting, cell: Cell, eta: float, index: int, name: str, method: Method
 ) -> Example:
-    from fewview.engine._registry import create
-    from fewview.episodes._sampler import EpisodeSampler
+    from fewview.episodes.sampler import EpisodeSampler
     from fewview.evaluate._grid import rows_of
+    from fewview.methods.estimator.fitted_base import learn_base
+    from fewview.methods.registry import create
 
     novel = rows_of(setting.source.data, cell.novel)
     base = rows_of(setting.base.data, cell.base_classes)
@@ -149,12 +152,12 @@ def _example(
 
     def run(some: Method, episodes: Episodes) -> tuple[Any, Any, Any]:
         """What a method learnt, the task without its answers, and which samples it gets wrong."""
-        prepared = some.prepare_base(base, replace(setting.task, eta=eta))
-        ((_, batch),) = some.batches(novel, episodes, prepared)
-        predicted = some.score_batch(batch, prepared).argmax(dim=-1)[0].cpu().numpy()
+        fitted = learn_base(some, base, replace(setting.task, eta=eta))
+        (batch,) = some.batches(some.tensors(novel, fitted), episodes)
+        predicted = some.score_batch(batch, fitted).argmax(dim=-1)[0].cpu().numpy()
         right = np.zeros(episodes.support.shape[1], dtype=bool)  # supports are never wrong
         wrong = np.concatenate([right, predicted != episodes.query_labels[0]])
-        return prepared, some.padded(batch, prepared), wrong
+        return fitted, some.padded(batch, fitted), wrong
 
     def rate_name(rate: float) -> str:
         return f"missing rate {rate:g}" if rate else "complete"
@@ -171,8 +174,8 @@ def _example(
         pictures.append(Picture(rate_name(rate), _tsne(features.astype(float)), note, name, wrong))
     if any(label.split(":")[0].split(" ")[0] == "ugda" for label in panel.results):
         ugda = create("ugda")
-        prepared, batch, wrong = run(ugda, episodes)
-        features = _latent(ugda.embed(batch, prepared.state), episodes)
+        fitted, batch, wrong = run(ugda, episodes)
+        features = _latent(ugda.embed(batch, fitted.state), episodes)
         note = "UGDA's latent space, the large markers being the centres of its anchors"
         pictures.append(Picture(rate_name(eta), _tsne(features.astype(float)), note, "ugda", wrong))
     labels = np.concatenate([episodes.support_labels[0], episodes.query_labels[0]])

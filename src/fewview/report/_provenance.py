@@ -18,7 +18,7 @@ import numpy as np
 
 from fewview._version import __version__
 from fewview.datasets._catalogue import get_spec, names
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.report._contents import Contents
 from fewview.report._elements import Section, Table, listed, plural
 from fewview.results._cells import Cell, Result
@@ -96,7 +96,7 @@ def _options(cell: Cell) -> Options:
 
 @lru_cache(maxsize=1024)
 def _defaults(method: str) -> dict[str, str] | None:
-    from fewview.engine._registry import create
+    from fewview.methods.registry import create
 
     try:
         made = create(method)

@@ -16,7 +16,7 @@ import numpy as np
 from fewview.drawing._charts import Point, Scale, Series, chart
 from fewview.drawing._looks import Look, look_of
 from fewview.drawing._small import digits_of, heat
-from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.report._contents import Contents
 from fewview.report._elements import (
     Drawn,
@@ -33,9 +33,9 @@ from fewview.results._comparing import Panel
 from fewview.results._store import Store
 
 if TYPE_CHECKING:
-    from fewview.engine._method import Method
-    from fewview.episodes._sampler import Episodes
+    from fewview.episodes.episodes import Episodes
     from fewview.evaluate._grid import Setting
+    from fewview.methods.estimator.method import Method
 
 # Queries that can be opened, and classes that a square of confusions has.
 MOST_QUESTIONS, MOST_CLASSES = 12, 14
@@ -106,7 +106,7 @@ class _Drawn:
         return row_numbers(self.setting.source.data, cell.novel)
 
     def episodes(self, cell: Cell) -> Episodes:
-        from fewview.episodes._sampler import EpisodeSampler
+        from fewview.episodes.sampler import EpisodeSampler
 
         place = (cell.novel, cell.eta, cell.start, cell.stop)
         if place not in self._known:
@@ -336,15 +336,16 @@ def _explained(
 ) -> tuple[Any, Any]:
     """The task as tensors, and what every view contributed."""
     from fewview.evaluate._grid import rows_of
+    from fewview.evaluate._tuning import learn_for
 
     novel = setting.source.data[rows]
-    if ("prepared", cell.split) not in tasks:
+    if ("fitted", cell.split) not in tasks:
         base = rows_of(setting.base.data, cell.base_classes)
         task = replace(setting.task, eta=cell.eta)
-        tasks["prepared", cell.split] = method.prepare_for(base, novel, task)
-    prepared = tasks["prepared", cell.split]
-    ((_, batch),) = method.batches(novel, episodes, prepared)
-    return batch, method.explain_batch(batch, prepared)
+        tasks["fitted", cell.split] = learn_for(method, base, novel, task)
+    fitted = tasks["fitted", cell.split]
+    (batch,) = method.batches(method.tensors(novel, fitted), episodes)
+    return batch, method.explain_batch(batch, fitted)
 
 
 def _distances(batch: Any, q: int) -> Any:

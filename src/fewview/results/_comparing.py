@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.ground._rows import Row
 from fewview.results._cells import Cell, Result
 from fewview.results._intervals import (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 
 Float64Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.results._cells import Result
 from fewview.results._digests import Damage
 from fewview.results._store import Store, acquire

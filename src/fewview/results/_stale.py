@@ -6,42 +6,36 @@ stale. They are shown as such and computed again, never deleted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fewview.episodes._sampler import SAMPLER_VERSION
-from fewview.ground._errors import FewviewError
+from fewview.episodes.episodes import SAMPLER_VERSION
+from fewview.errors import FewviewError
 from fewview.results._cells import Cell, Result
 
 if TYPE_CHECKING:
-    from fewview.engine._method import Method
+    from fewview.methods.estimator.method import Method
 
 CURRENT, STALE, UNKNOWN = "current", "stale", "unknown"
 
 
-def version_key(method: Method, digest: str = "") -> str:
-    """Version of a method, of the methods that it is made of, and of its own code if it has any."""
-    from fewview.engine._method import Method
+def version_key(method: Method) -> str:
+    """Version of a method and of the methods that it is made of."""
+    from fewview.methods.estimator.method import Method
 
-    parts = [value for value in method.get_params(deep=False).values() if isinstance(value, Method)]
-    inner = "+".join(f"{type(part).__name__} {version_key(part)}" for part in parts)
-    key = f"{method.version}({inner})" if inner else str(method.version)
-    return f"{key} {digest}" if digest else key
+    inner = "+".join(
+        f"{type(part).__name__} {version_key(part)}"
+        for part in method.get_params(deep=False).values()
+        if isinstance(part, Method)
+    )
+    return f"{method.version}({inner})" if inner else str(method.version)
 
 
 def status(cell: Cell) -> str:
     """Say whether a cell is `"current"`, `"stale"`, or of an `"unknown"` method."""
-    from fewview.engine._registry import is_in_file, present_digest
-
-    digest = present_digest(cell.method)
-    if digest is None:
-        return UNKNOWN
-    if is_in_file(cell.method):
-        # Looking at results runs nobody's file: the version in it is part of its content.
-        version: str | None = f"{cell.method_version.partition(' ')[0]} {digest}"
-    else:
-        version = _present_version(cell.method, cell.method_class, digest)
+    version = _present_version(cell.method, cell.method_class)
     if version is None:
         return UNKNOWN
     same = version == cell.method_version and cell.sampler_version == SAMPLER_VERSION
@@ -49,14 +43,17 @@ def status(cell: Cell) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _present_version(text: str, method_class: str, digest: str) -> str | None:
-    from fewview.engine._registry import create
+def _present_version(text: str, method_class: str) -> str | None:
+    from fewview.methods.registry import create, name_and_settings
 
+    module, colon, _ = name_and_settings(text)[0].partition(":")
+    if colon and module not in sys.modules:
+        return None  # to look at results is to run nobody's code
     try:
         method = create(text)
     except (FewviewError, TypeError):
         return None
-    return version_key(method, digest) if type(method).__name__ == method_class else None
+    return version_key(method) if type(method).__name__ == method_class else None
 
 
 def statuses(results: Iterable[Result]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.results._cells import Result
 from fewview.results._digests import (
     ARRAYS,

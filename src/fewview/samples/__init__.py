@@ -1,6 +1,6 @@
 """What is a sample? `MultiViewData`, missing-view masks, per-view scaling, file readers."""
 
-from fewview.ground._errors import FewviewError, FewviewWarning
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.samples._data import MultiViewData
 from fewview.samples._masks import MissingRule
 from fewview.samples._rates import (

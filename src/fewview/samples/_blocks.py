@@ -13,8 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_count, check_dimensions
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError, check_count, check_dimensions
 from fewview.ground._words import Texts, split_cells
 from fewview.samples._columns import Columns, RawView, expanded
 from fewview.samples._labels import repeated

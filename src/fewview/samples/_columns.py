@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
+from fewview.errors import FewviewError, FewviewWarning, shorten
 from fewview.ground._words import Texts, as_number, number_text
 from fewview.samples._labels import in_order
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_word
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
+from fewview.errors import FewviewError, FewviewWarning, check_word, shorten
 from fewview.samples._blocks import (
     PARTIAL_ROWS,
     FloatArray,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fewview.errors import FewviewError, FewviewWarning, shorten
 from fewview.files._file_contents import DEFAULT_KEY, KeyedLabels, Keys, Table, Tables
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import as_block
 from fewview.samples._labels import plain, repeated
 

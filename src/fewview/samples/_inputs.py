@@ -16,8 +16,8 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from fewview.errors import FewviewError
 from fewview.files._file_contents import Keys, Table, Tables
-from fewview.ground._errors import FewviewError
 from fewview.samples._data import MultiViewData
 from fewview.samples._frames import index_kind
 

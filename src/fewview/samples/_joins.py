@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.errors import FewviewError, FewviewWarning, shorten
 from fewview.files._file_contents import Contents, KeyedLabels, Keys, Tables
-from fewview.ground._errors import FewviewError, FewviewWarning, shorten
 from fewview.samples._blocks import FloatArray, PartialRows, as_float, numbered, settle_rows
 from fewview.samples._columns import Columns, RawView, plain_columns
 from fewview.samples._labels import in_order, is_rising

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_count
-from fewview.ground._errors import FewviewError, shorten
+from fewview.errors import FewviewError, check_count, shorten
 
 
 def plain(value: Any) -> Hashable:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_count, check_word
-from fewview.ground._draws import UInt64Array, combine, raw, stream_key, uniform
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError, check_count, check_word
+from fewview.numerics.random_keys import UInt64Array, combine, raw, stream_key, uniform
 from fewview.samples._rates import BoolArray, check_rate
 
 KINDS = ("uniform", "patterns", "class")

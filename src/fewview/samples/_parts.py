@@ -1,18 +1,12 @@
-"""Samples from disk, part by part: folders that need not fit into memory.
+"""Samples from disk, part by part: `TableParts`, a folder of folders of tables as one long table.
 
-`NpyFolder` has one file per view, [n_samples, width] in float32 or float64, a row of NaN where the
-view is missing, and `labels.npy` with one whole number or text per sample. Files are read in order,
-never mapped into memory, and the next part is read while the present one is worked on.
-`TableParts` is a folder of folders of tables, read as one long table.
+It need not fit into memory.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
@@ -22,148 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fewview.errors import FewviewError, shorten
 from fewview.files._folders import check_parts, key_of, part_folders, sample_ids
 from fewview.files._guarded import kept_reader
 from fewview.files._kinds import whole_numbers, whole_text
 from fewview.files._limits import naming
-from fewview.files._npz import npy_header
 from fewview.files._tables import NUMBERED
-from fewview.ground._errors import FewviewError, shorten
 from fewview.samples._data import MultiViewData
 from fewview.samples._labels import as_ids, in_order, plain
 
-# Bytes of one part, unless its number of rows is given.
+# Bytes of rows that are read at once.
 PART_BYTES = 1 << 27
-
-
-@dataclass(frozen=True)
-class ArrayFile:
-    """Where the numbers of one `.npy` file lie: `offset` bytes after its start."""
-
-    path: Path
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    offset: int
-
-    @classmethod
-    def open(cls, path: Path) -> ArrayFile:
-        """Read the header; nothing else is touched."""
-        if not path.exists():
-            raise FewviewError(f"{path} does not exist; write it with numpy.save")
-        try:
-            with path.open("rb") as file:
-                shape, fortran, dtype = npy_header(file)
-                offset = file.tell()
-        except (FewviewError, OSError) as error:
-            raise FewviewError(f"{path} is not a .npy file: {error.__cause__ or error}") from None
-        if fortran and len(shape) > 1:
-            raise FewviewError(
-                f"{path} holds columns one after the other; save numpy.ascontiguousarray of it"
-            )
-        needed = offset + math.prod(shape) * dtype.itemsize
-        if path.stat().st_size < needed:
-            raise FewviewError(f"{path} is cut short: {path.stat().st_size} of {needed} bytes")
-        return cls(path, shape, dtype, offset)
-
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Read rows start to stop into memory."""
-        width = math.prod(self.shape[1:])
-        offset, count = self.offset + start * width * self.dtype.itemsize, (stop - start) * width
-        out = np.fromfile(self.path, self.dtype, count, offset=offset)
-        if out.size < count:
-            raise FewviewError(f"{self.path} ended early; was it changed while read?")
-        return out.reshape(stop - start, *self.shape[1:])
-
-
-@dataclass(frozen=True)
-class NpyFolder:
-    """A folder with one `.npy` file per view, in alphabetical order, and `labels.npy`.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as name:
-        ...     np.save(f"{name}/image.npy", np.ones((5, 2), dtype=np.float32))
-        ...     np.save(f"{name}/labels.npy", np.array([0, 1, 0, 1, 2]))
-        ...     folder = NpyFolder.open(name)
-        ...     [len(part) for part in folder.parts(rows=2)]
-        [2, 2, 1]
-    """
-
-    path: Path
-    views: dict[str, ArrayFile]
-    labels: ArrayFile
-
-    @classmethod
-    def open(cls, path: str | PathLike[str]) -> NpyFolder:
-        """Look at the headers of all files and check that they go together."""
-        folder = Path(path)
-        names = sorted(file.stem for file in folder.glob("*.npy") if file.stem != "labels")
-        if not names:
-            raise FewviewError(f"{folder} has no views; it needs one .npy file per view")
-        views = {name: ArrayFile.open(folder / f"{name}.npy") for name in names}
-        labels = ArrayFile.open(folder / "labels.npy")
-        if len(labels.shape) != 1 or labels.dtype.kind not in "iuU":
-            raise FewviewError(
-                f"{labels.path} must hold one whole number or text per sample, not an array "
-                f"{list(labels.shape)} of {labels.dtype}"
-            )
-        for name, view in views.items():
-            if len(view.shape) != 2 or view.dtype not in (np.float32, np.float64):
-                raise FewviewError(
-                    f"{view.path} must be [n_samples, width] in float32 or float64, not "
-                    f"{list(view.shape)} of {view.dtype}"
-                )
-            if view.shape[0] != labels.shape[0]:
-                raise FewviewError(
-                    f"view {name!r} has {view.shape[0]} rows, labels.npy {labels.shape[0]}"
-                )
-        return cls(folder, views, labels)
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self.labels.shape[0]
-
-    def read(self, start: int, stop: int) -> MultiViewData:
-        """Read samples start to stop."""
-        try:
-            return _part(
-                {name: view.rows(start, stop) for name, view in self.views.items()},
-                self.labels.rows(start, stop),
-                self.path.name,
-            )
-        except FewviewError as error:
-            raise FewviewError(f"{self.path}, samples {start} to {stop - 1}: {error}") from None
-
-    def parts(
-        self, rows: int | None = None, start: int = 0, stop: int | None = None
-    ) -> Iterator[MultiViewData]:
-        """Yield the samples in order; the next part is read ahead.
-
-        A part has `rows` samples, by default as many as take 128 MiB.
-        """
-        if rows is None:
-            width = sum(view.shape[1] * view.dtype.itemsize for view in self.views.values())
-            rows = max(1, PART_BYTES // width)
-        if rows < 1:
-            raise FewviewError(f"a part of {rows} rows; give a positive number")
-        end = self.n_samples if stop is None else min(stop, self.n_samples)
-        with ThreadPoolExecutor(1) as reader:
-            ahead: deque[Future[MultiViewData]] = deque()
-            for first in range(start, end + rows, rows):
-                if first < end:
-                    ahead.append(reader.submit(self.read, first, min(first + rows, end)))
-                if first > start:
-                    # Taken off before it is yielded: no part stays in memory with the next two.
-                    yield ahead.popleft().result()
-
-    def sample(self, count: int, pieces: int = 64) -> MultiViewData:
-        """Read about `count` samples in `pieces` runs that are spread evenly over the files."""
-        if count >= self.n_samples:
-            return self.read(0, self.n_samples)
-        run = max(1, -(-count // pieces))
-        starts = np.linspace(0, self.n_samples - run, max(1, count // run)).astype(int)
-        return MultiViewData.concat([self.read(s, s + run) for s in starts.tolist()])
 
 
 @dataclass(frozen=True)
@@ -360,18 +223,3 @@ def _refuse_repeats(folders: Sequence[Path], key: str, texts: bool) -> None:
                     f"{first} and {other} both have samples with id "
                     f"{shorten(map(repr, in_order(map(plain, both))))}; keep one row per sample"
                 )
-
-
-def _part(views: dict[str, NDArray[Any]], labels: NDArray[Any], name: str) -> MultiViewData:
-    """Samples from arrays that nobody else holds: checked in one pass and not copied."""
-    mask = np.ones((len(labels), len(views)), dtype=bool)
-    careful = False
-    with np.errstate(all="ignore"):
-        for index, block in enumerate(views.values()):
-            # One sum per row tells whether anything in it is not finite, at the speed of memory.
-            odd = np.flatnonzero(~np.isfinite(np.einsum("ij->i", block)))
-            mask[odd, index] = False
-            careful |= not np.isnan(block[odd]).all()
-    if careful or not mask.any(axis=1).all() or labels.dtype.kind == "u":
-        return MultiViewData(views, labels, name=name)  # says what is wrong, if something is
-    return MultiViewData.unchecked(views, mask, labels, name=name)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_word
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError, check_word
 
 BoolArray = NDArray[np.bool_]
 COMPLEMENTS = {"present": "cells", "paired": "incomplete"}  # 1 minus the rate of the other

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewview.ground._checkers import check_word
-from fewview.ground._errors import FewviewError, shorten
+from fewview.errors import FewviewError, check_word, shorten
 from fewview.samples._data import MultiViewData
 
 BY_WIDTH, NATURAL = "by-width", "natural"

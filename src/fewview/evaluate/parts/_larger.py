@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fewview.engine._method import Method, load_model
-from fewview.engine._reservoir import Reservoir
-from fewview.engine._streaming import BaseStream
+from fewview.errors import FewviewError, shorten
+from fewview.evaluate._predictions import predict_table, quick_inductive
 from fewview.evaluate._progress import Progress
 from fewview.evaluate.parts._part_columns import reference_of
 from fewview.evaluate.parts._pieces import (
@@ -31,9 +30,10 @@ from fewview.evaluate.parts._pieces import (
     rows_of_piece,
     work_through,
 )
-from fewview.ground._errors import FewviewError, shorten
 from fewview.ground._rows import Columns, as_written, save_columns
 from fewview.ground._whole_files import made_folder, replacing, temporary_folder
+from fewview.methods.estimator.method import Method, load_model
+from fewview.methods.estimator.streaming import BaseStream, Reservoir
 from fewview.samples._data import MultiViewData
 from fewview.samples._parts import TableParts
 
@@ -65,7 +65,8 @@ class Predicting(Job):
         with temporary_folder() as folder:
             file = folder / "sent.model"
             file.write_bytes(self.model)
-            return load_model(file, device=self.device)
+            found: Method = load_model(file, device=self.device)
+            return found
 
     def file_of(self, number: int) -> Path:
         """Where the predictions of a piece are written."""
@@ -88,17 +89,18 @@ class Predicting(Job):
         rows = self.piece(number)
         if rows.ids is None:
             raise FewviewError("samples in parts need ids; add a column id to every table")
-        together = self.block > 1 and self.method.queries_together != "-"
+        together = self.block > 1 and self.method.looks_at_queries != "-"
         size = self.block if together else min(AT_ONCE, self.rows)
         out: Columns = {}
         for start in range(0, len(rows), size):
-            found = self.method.prediction_columns(
+            found = predict_table(
+                self.method,
                 rows[start : start + size],
                 self.reject,
                 self.reject_label,
-                alone=self.alone,
-                sets=self.sets,
-                together=together or self.method.queries_together == "-",
+                inductive=self.alone,
+                coverage=self.sets,
+                transductive=together or self.method.looks_at_queries == "-",
             )
             for name, cells in found.items():
                 out.setdefault(name, []).extend(cells)
@@ -144,7 +146,7 @@ def _state(file: Path) -> tuple[str, int, int]:
 
 def check_asked(clf: Method, target: Path, block: int | None, options: Mapping[str, Any]) -> None:
     """Refuse what cannot be done whatever the queries are, which may take long to count."""
-    if clf.queries_together != "-" and block is None:
+    if clf.looks_at_queries != "-" and block is None:
         raise FewviewError(
             f"{type(clf).__name__} looks at queries together, and these come in parts; say how "
             "many neighbours it may see at once (--block 1000), or --block 1 for every query alone"
@@ -158,8 +160,8 @@ def check_asked(clf: Method, target: Path, block: int | None, options: Mapping[s
         )
     if target.exists() and not (target / NOTE).exists():
         _refuse_others(target)
-    of_answers = {name: options[name] for name in ("reject", "sets") if name in options}
-    clf.prediction_columns(clf.prepared_.reference, **of_answers)  # of no queries
+    reject, coverage = options.get("reject"), options.get("sets")
+    predict_table(clf, clf.fitted_.reference, reject, coverage=coverage)  # of no queries
 
 
 def _refuse_others(target: Path) -> None:
@@ -187,13 +189,13 @@ def predict_parts(
     check_asked(clf, target, block, options)
     check_workers(jobs, cluster)
     block = 1 if block is None else block
-    reference = clf.prepared_.reference
+    reference = clf.fitted_.reference
     table = replace(table, reading={**table.reading, "like": reference})
     with temporary_folder() as folder:
         clf.save(folder / "sent.model", base_rows=True)
         model = (folder / "sent.model").read_bytes()
     target = made_folder(target).absolute()
-    anew = clf.queries_together != "-" and not (clf.alone_is_quick and block == 1)
+    anew = clf.looks_at_queries != "-" and not (quick_inductive(clf) and block == 1)
     size = rows_of_piece(reference, block, slow=anew)
     job = Predicting(table, size, model, target, block, **options)
     _begin(job, progress)
@@ -333,7 +335,8 @@ def gather_parts(
     for _, found in work_through(sampling, runs, text="sample", **how):
         sample = found if sample is None else sample.merge(found)
     assert sample is not None
-    start = BaseStream.start(method, sample.rows)
+    # Pieces have names of their own, of which one happened to be read first.
+    start = BaseStream.start(method, sample.rows.with_name(None))
     total: BaseStream | None = None
     next_one, early = 0, dict[int, BaseStream]()
     for number, found in work_through(Summing(table, size, start), runs, text="sums", **how):

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from fewview._version import __version__
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.evaluate._cluster import (
     POLL,
     ClusterExecutor,
@@ -31,7 +32,6 @@ from fewview.evaluate._cluster_worker import make_entrance, single_thread
 from fewview.evaluate._executors import check_jobs, closed, started
 from fewview.evaluate._progress import Progress, Rows
 from fewview.files._guarded import kept_reader
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._memory import LRUCache
 from fewview.samples._data import MultiViewData
 from fewview.samples._parts import PART_BYTES, TableParts

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.methods.marginal._model import Gaussians, view_sums
 from fewview.methods.marginal._projection import Projection
-from fewview.numerics._batch import map_tensors
-from fewview.numerics._products import products
+from fewview.numerics.iterate import map_tensors
+from fewview.numerics.principal import products
 from fewview.samples._data import MultiViewData
 
 # Samples that are projected at once: what stays in the caches of a CPU; a GPU has none to mind.

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fewview.episodes.batch import EpisodeBatch
 from fewview.methods.marginal._inverse import cholesky
 from fewview.methods.marginal._model import (
     MANY,
@@ -41,9 +42,8 @@ from fewview.methods.marginal._model import (
     unique_patterns,
 )
 from fewview.methods.marginal._projection import Projection
-from fewview.numerics._batch import EpisodeBatch
 from fewview.numerics._cores import on_all_cores
-from fewview.numerics._tensor_draws import streams, uniform
+from fewview.numerics.tensor_random import streams, uniform
 from fewview.samples._data import MultiViewData
 
 # Added to products of rows of axes, so that these have Cholesky factors.
@@ -63,7 +63,7 @@ ROOM = 1 << 22
 def has_empty_cells(batch: EpisodeBatch) -> bool:
     """Whether a present cell is NaN: sums tell, at the speed of memory, where it is not known."""
     views = (*batch.support, *batch.query)
-    if not batch.empty_cells or not torch.stack([view.sum() for view in views]).isnan().any():
+    if not batch.has_nan or not torch.stack([view.sum() for view in views]).isnan().any():
         return False
     return any(bool(view.isnan().any()) for view in views)
 

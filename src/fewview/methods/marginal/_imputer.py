@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from fewview.engine._parameters import check_numbers
+from fewview.episodes.batch import ViewTensors
+from fewview.errors import FewviewError
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._empty_cells import Space, conditional_rows, rows_with_empty
 from fewview.methods.marginal._model import Gaussians
 from fewview.methods.marginal._projection import Projection, fit_projection
-from fewview.numerics._batch import ViewTensors
 from fewview.samples._columns import Columns
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
@@ -56,7 +56,11 @@ class MarginalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             X: samples, some of which may lack views.
             y: their labels; without labels all samples count as one population.
         """
-        check_numbers(self, shares=("shrinkage",), whole={"components": 1})
+        if not (0 <= self.shrinkage <= 1 and self.components >= 1):
+            raise FewviewError(
+                f"shrinkage={self.shrinkage}, components={self.components}: give a share from 0 to "
+                "1, and at least one component"
+            )
         data = as_data(X, y)
         self.scaling_: ViewScaling = fit_scaling(data, "standard")
         scaled = self.scaling_.transform(data, np.float64)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from threading import Lock
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -13,17 +12,15 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from fewview.engine._explaining import Explanation, add_other_queries
-from fewview.engine._fitted import FittedBase, usual_task
-from fewview.engine._fitting import content_order
-from fewview.engine._method import Method
-from fewview.engine._parameters import check_numbers, choose, gather_options
-from fewview.engine._registry import register
-from fewview.engine._reservoir import PER_CLASS
-from fewview.engine._state import Prepared, State, Tags
-from fewview.episodes._task import TaskSpec
-from fewview.ground._errors import FewviewWarning
-from fewview.ground._memory import LRUCache, cached
+from fewview.episodes.batch import EpisodeBatch
+from fewview.episodes.task import TaskSpec
+from fewview.errors import FewviewWarning
+from fewview.ground._memory import LRUCache
+from fewview.methods.base import Tags
+from fewview.methods.estimator.explanation import Explanation, add_other_queries
+from fewview.methods.estimator.fitted_base import FittedBase, add_views, learn_base, usual_task
+from fewview.methods.estimator.method import Method
+from fewview.methods.estimator.row_keys import content_order
 from fewview.methods.marginal._covariances import MarginalStatistics
 from fewview.methods.marginal._empty_cells import column_filled, has_empty_cells
 from fewview.methods.marginal._imputer import impute
@@ -47,16 +44,13 @@ from fewview.methods.marginal._rounds import (
     score_together,
     together,
 )
-from fewview.methods.marginal._settings import (
-    Settings,
-)
+from fewview.methods.marginal._settings import Settings
 from fewview.methods.marginal._unlabelled import FEW, beside, gaussians_alone, tell_something
-from fewview.numerics._batch import EpisodeBatch
+from fewview.methods.params import param
+from fewview.methods.registry import register
 from fewview.samples._data import MultiViewData
 from fewview.samples._inputs import as_data
 
-SCORES = ("predictive", "variational")
-STRUCTURES = ("full", "no between", "diagonal", "no cross-view", "imputed")
 # Factors of scores by supports alone where calibration is not chosen: those with the smallest
 # calibration error on base classes at missing rate 0.3 (benchmarks/experiments). Three
 # data sets with 6 to 9 base classes want larger ones than three with 30 to 80; between nothing was
@@ -77,30 +71,23 @@ MATRICES, TOGETHER = 4, 64
 GIVEN = tuple(field.name for field in fields(Settings) if field.name != "alone")
 
 
-@dataclass(frozen=True)
-class StackedState(State):
-    """Models of several base sets."""
-
-    states: tuple[MarginalState, ...]
-
-
-def _keep(most: int) -> Callable[[MarginalState, int | None], tuple[Kept, MarginalState]]:
-    """What batches under one state share, of so many states; a state is kept too, so that its
-    identity stays its."""
-
-    @cached(LRUCache(most), key=lambda state, rank: (id(state), rank), lock=Lock())
-    def kept(state: MarginalState, rank: int | None) -> tuple[Kept, MarginalState]:
-        return Kept(room=1 << 23), state
-
-    return kept
+# What batches under one state share, by (state, rank); a state is kept too, so that its identity
+# stays its. Base classes that are held out have a state for each fold, ask it some forty times and
+# never come back to it.
+_scoring: Any = LRUCache(16)
+_calibrating: Any = LRUCache(1)
 
 
-# Base classes that play new ones have a state for each fold, ask it some forty times and never come
-# back to it.
-_kept, _kept_of_fold = _keep(16), _keep(1)
+def _kept(cache: Any, state: MarginalState, rank: int | None) -> Kept:
+    key = id(state), rank
+    if key not in cache:
+        cache[key] = Kept(room=1 << 23), state
+    found: Kept = cache[key][0]
+    return found
 
 
 @register("marginal")
+@dataclass(kw_only=True, eq=False, repr=False)
 class Marginal(Method):
     """Classify from any views: missing ones are integrated out, not filled in.
 
@@ -168,35 +155,38 @@ class Marginal(Method):
         (3,)
     """
 
-    scaling: str = "natural"
-    components: int | None = None
-    shrinkage: float | None = None
-    prior: float | None = None
-    prior_detail: float | None = None
-    temperature: float | None = None
-    anneal: float | None = None
-    balance: float | str = "auto"
-    calibration: float | None = None
-    scoring: str = "predictive"
+    scaling: str = param("natural")
+    components: int | None = param(None, least=1)
+    shrinkage: float | None = param(None, least=0, most=1)
+    prior: float | None = param(None, least=0, most=1)
+    prior_detail: float | None = param(None, least=0, most=1)
+    temperature: float | None = param(None, above=0)
+    anneal: float | None = param(None, least=0, most=1)
+    balance: float | str = param("auto", among=("auto",), least=0, most=1)
+    calibration: float | None = param(None, above=0)
+    scoring: str = param("predictive", among=("predictive", "variational"))
     transductive: bool = True
-    n_iter: int = 10
-    rank: int | None = 128
-    structure: str = "full"
+    n_iter: int = param(10, least=0)
+    rank: int | None = param(128, least=1)
+    structure: str = param(
+        "full", among=("full", "no between", "diagonal", "no cross-view", "imputed")
+    )
 
     version: ClassVar[int] = 11
-    paper_settings: ClassVar[dict[str, str]] = {"scaling": "natural"}
+    paper: ClassVar[dict[str, Any]] = {"scaling": "natural"}
+    small_batches: ClassVar[bool] = False
 
     @property
     def tags(self) -> Tags:  # type: ignore[override]
         """Only how many classes a task has changes what is learnt."""
         return Tags(
-            transductive=True,
+            transductive=self.transductive,
             handles_missing=True,
-            assumes_balance=self._pull if self.transductive else 0.0,
+            balanced=self._pull if self.transductive else 0.0,
             iterative=True,
-            bridges_views=True,
-            reads_empty_cells=True,
-            prepare_depends_on=("way",),
+            links_views=True,
+            handles_nan=True,
+            depends_on=("way",),
         )
 
     @property
@@ -204,19 +194,6 @@ class Marginal(Method):
         """Towards equal shares of classes; weighed task by task it is between none and all."""
         balance = self.resolved().balance
         return 0.5 if balance is None else balance
-
-    def validate(self) -> None:
-        """Check hyper-parameters."""
-        super().validate()
-        choose("scoring", self.scoring, SCORES)
-        choose("structure", self.structure, STRUCTURES)
-        shares = ("shrinkage", "prior", "prior_detail", "anneal")
-        check_numbers(
-            self,
-            positive=("temperature", "calibration"),
-            shares=shares if self.balance in ("auto", None) else (*shares, "balance"),
-            whole={"components": 1, "rank": 1, "n_iter": 0},
-        )
 
     # ------------------------------------------------------------------ settings
 
@@ -237,11 +214,11 @@ class Marginal(Method):
 
     @property
     def _rule(self) -> Rule:
-        return gather_options(Rule, self, {})
+        return Rule(**{item.name: getattr(self, item.name) for item in fields(Rule)})
 
     # ------------------------------------------------------------------ the method
 
-    def prepare(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
+    def learn(self, base: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """Projection, mean and covariances."""
         if len(base.classes) < 2:
             warnings.warn(
@@ -250,21 +227,20 @@ class Marginal(Method):
                 FewviewWarning,
                 stacklevel=4,
             )
-            return self.prepare_alone(base, task, seed)
+            return self.learn_unlabelled(base, task, seed)
         base = column_filled(base)
         projection = fit_projection(base, self.resolved().components, self.torch_device)
         statistics = MarginalStatistics(projection, device=self.torch_device).update(base)
-        return self.prepare_statistics(statistics, task, seed, base)
+        return self.learn_from(statistics, task, seed, base)
 
-    def start_statistics(self, sample: MultiViewData) -> MarginalStatistics:
+    def statistics(self, sample: MultiViewData) -> MarginalStatistics:
         """Empty statistics in the principal axes of a sample, for a base set in parts."""
         components = self.resolved().components
         if len(sample) < 2 * components:
-            # Who started the stream, a user's code or `gather_parts`, is not known here.
             warnings.warn(
                 "Marginal takes the principal axes of a base set in parts from a sample of it, "
                 f"here of {len(sample)} rows; {2 * components} or more would be better. Start "
-                f"with a larger sample or first part; 'fewview fit', which samples {PER_CLASS} "
+                f"with a larger sample or first part; 'fewview fit', which samples 60 "
                 "rows of a class at most and fewer of wide views, uses all where the base set is "
                 "one folder",
                 FewviewWarning,
@@ -272,12 +248,12 @@ class Marginal(Method):
             )
         return MarginalStatistics(fit_projection(sample, components))
 
-    def prepare_statistics(
+    def learn_from(
         self,
         statistics: MarginalStatistics,
         task: TaskSpec,
         seed: int,
-        sample: MultiViewData | None = None,
+        sample: MultiViewData | None,
     ) -> MarginalState:
         """The model from sums."""
         settings, projection = self.resolved(len(statistics.labels)), statistics.projection
@@ -290,15 +266,10 @@ class Marginal(Method):
         profile = learn_profile(folds, wide, task.way, seed) if self.transductive else None
         return MarginalState(projection, model, settings, profile, learn_remainder(folds, wide))
 
-    @property
-    def takes_new_views(self) -> bool:
-        """A view that base classes lack has a model of its own, from the supports."""
-        return True
-
-    def with_new_views(self, prepared: Prepared, support: MultiViewData) -> Prepared:
+    def add_views(self, fitted: FittedBase, support: MultiViewData) -> FittedBase:
         """What was learnt, and views that only supports have, as if there were no base set."""
-        out = super().with_new_views(prepared, support)
-        known = prepared.reference.view_names
+        out = add_views(self, fitted, support)
+        known = fitted.reference.view_names
         new = [view for view in out.reference.view_names if view not in known]
         if not new:
             return out
@@ -306,12 +277,12 @@ class Marginal(Method):
         rows = out.scaling.transform(support[there].select_views(new), np.float64, True)
         axes, more = gaussians_alone(column_filled(rows), COMPONENTS_ALONE, 0.0)
         more = replace(more, within=more.within / NEW_VIEW)
-        state = cast(MarginalState, prepared.to("cpu").state).to("cpu", torch.float64)
+        state = cast(MarginalState, fitted.state).to("cpu", torch.float64)
         projection, model = beside((state.projection, state.model), (axes, more))
         state = replace(state, projection=projection, model=model)
         return replace(out, state=state.to(self.torch_device, self.torch_dtype))
 
-    def prepare_alone(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
+    def learn_unlabelled(self, rows: MultiViewData, task: TaskSpec, seed: int) -> MarginalState:
         """The model from unlabelled rows and supports."""
         found = gaussians_alone(column_filled(rows), self._components_alone)
         settings = self.resolved()
@@ -323,25 +294,24 @@ class Marginal(Method):
     def _components_alone(self) -> int:
         return COMPONENTS_ALONE if self.components is None else self.components
 
-    def told_by_queries(
-        self, support: MultiViewData, query: MultiViewData, task: TaskSpec
-    ) -> Prepared | None:
+    def refit_with(
+        self, fitted: FittedBase, support: MultiViewData, query: MultiViewData, task: TaskSpec
+    ) -> FittedBase:
         """Without base classes and with few supports, queries tell how samples vary."""
         few = len(support) <= FEW * len(support.classes)
         if not (few and together(len(query), self._rule)):
-            return None
+            return fitted
         asked = query[content_order(query)].with_labels(None)  # whatever their order
         rows = MultiViewData.concat([support.without_ids(), asked.without_ids()])
-        prepared = self.prepare_rows(rows, task)
-        scaled = prepared.scaling.transform(rows, self.dtype, True)
-        return prepared if tell_something(column_filled(scaled), self._components_alone) else None
+        found = learn_base(self, rows, task, self.seed_, unlabelled=True)
+        scaled = found.scaling.transform(rows, self.dtype, True)
+        told = tell_something(column_filled(scaled), self._components_alone)
+        return found if told else fitted
 
-    def scores(self, batch: EpisodeBatch, state: State) -> Tensor:
+    def scores(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:  # type: ignore[override]
         """Calibrated log-probabilities; a query alone is classified by the supports."""
-        state = cast("MarginalState | StackedState", state)
-        models = state.states if isinstance(state, StackedState) else (state,)
         size = batch.n_support + batch.n_query
-        most = min(TOGETHER, max(1, self._rows_with_empty(models) // size))
+        most = min(TOGETHER, max(1, self._rows_with_empty(state) // size))
         if batch.n_tasks > most and has_empty_cells(batch):
             numbers = torch.arange(batch.n_tasks, device=batch.device)
             parts = torch.split(numbers, most)
@@ -349,51 +319,37 @@ class Marginal(Method):
         # Tasks that lack different views altogether are different models: a view that nobody has
         # must not decide which directions are kept.
         kinds = batch.support_mask.any(1) | batch.query_mask.any(1)
-        if batch.states is not None:
-            kinds = torch.cat([batch.states[:, None], kinds], dim=1)
         kinds, kind = torch.unique(kinds, dim=0, return_inverse=True)
         if len(kinds) == 1:
-            model = models[0 if batch.states is None else int(kinds[0, 0])]
-            return self._scores([(batch, model)])
+            return self._scores([batch], state)
         rows = [(kind == index).nonzero()[:, 0] for index in range(len(kinds))]
-        which = [0] * len(kinds) if batch.states is None else kinds[:, 0].tolist()
-        divided = [(batch.tasks(some), models[k]) for some, k in zip(rows, which, strict=True)]
         out = batch.support[0].new_empty(batch.n_tasks, batch.n_query, batch.way)
-        out[torch.cat(rows)] = self._scores(divided)
+        out[torch.cat(rows)] = self._scores([batch.tasks(some) for some in rows], state)
         return out
 
-    def _scores(self, parts: Sequence[tuple[EpisodeBatch, MarginalState]]) -> Tensor:
-        """Scores of tasks under one model after another; the rounds take all of them together."""
-        found = [
-            score_alone(batch, model, self._rule, _kept(model, self.rank)[0])
-            for batch, model in parts
-        ]
+    def _scores(self, parts: Sequence[EpisodeBatch], state: MarginalState) -> Tensor:
+        """Scores of tasks with one set of views after another; rounds take all of them together."""
+        kept = _kept(_scoring, state, self.rank)
+        found = [score_alone(batch, state, self._rule, kept) for batch in parts]
         evidence, members, scores = zip(*found, strict=True)
         joined = Evidence.join(evidence), torch.cat(members), torch.cat(scores)
-        return score_together(*joined, parts[0][1].settings, self._rule)
+        return score_together(*joined, state.settings, self._rule)
 
-    def _rows_with_empty(self, models: Sequence[MarginalState]) -> int:
+    def _rows_with_empty(self, state: MarginalState) -> int:
         """Rows with empty cells that go together: nearly every one has matrices of its own."""
-        widest = max(sum(model.model.dims) for model in models)
+        widest = sum(state.model.dims)
         rank = min(widest, self.rank or widest)
-        return max(1, int(self.batch_bytes // (MATRICES * rank**2 * self.torch_dtype.itemsize)))
+        return max(1, int(self._batch_bytes // (MATRICES * rank**2 * self.torch_dtype.itemsize)))
 
-    def stack(self, states: Sequence[State]) -> StackedState | None:
-        """The models side by side, where their settings are the same."""
-        found = tuple(cast(MarginalState, state) for state in states)
-        alike = all(state.settings == found[0].settings for state in found)
-        return StackedState(found) if alike else None
-
-    def scores_alone(self, batch: EpisodeBatch, state: State) -> Tensor:
+    def scores_inductive(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:  # type: ignore[override]
         """By the supports alone; as for a single query, but for views that no support has."""
-        state = cast(MarginalState, state)
-        most = self._rows_with_empty([state])
+        most = self._rows_with_empty(state)
         if batch.n_tasks == 1 and batch.n_query > most and has_empty_cells(batch):
             parts = torch.split(torch.arange(batch.n_query, device=batch.device), most)
-            found = [self.scores_alone(batch.with_queries(rows), state) for rows in parts]
+            found = [self.scores_inductive(batch.with_queries(rows), state) for rows in parts]
             return torch.cat(found, dim=1)
         rule = replace(self._rule, transductive=False)
-        alone = score_alone(batch, state, rule, _kept(state, self.rank)[0])
+        alone = score_alone(batch, state, rule, _kept(_scoring, state, self.rank))
         return score_together(*alone, state.settings, rule)
 
     def bytes_per_task(self, n_support: int, n_query: int, dims: tuple[int, ...], way: int) -> int:
@@ -411,25 +367,25 @@ class Marginal(Method):
 
     # ------------------------------------------------------------------ reasons
 
-    def explain_batch(self, batch: EpisodeBatch, prepared: Prepared) -> Explanation:
+    def explain_batch(self, batch: EpisodeBatch, fitted: FittedBase) -> Explanation:
         """Decompose predictive scores by view.
 
         By the supports alone (the inductive form) the score of a query is a sum over what its
         views add, one after the other. What the scores that decide have beyond that, as queries
         are used together, is `Explanation.together`.
         """
-        state = cast(MarginalState, prepared.state)
+        state = cast(MarginalState, fitted.state)
         with torch.no_grad():
             found = explain_queries(batch, state, self._rule)
             if (self.transductive, self.scoring, self.structure) == (False, "predictive", "full"):
                 return found
-            return add_other_queries(found, self.score_batch(batch, prepared)[0])
+            return add_other_queries(found, self.score_batch(batch, fitted)[0])
 
     def impute(self, X: Any) -> tuple[MultiViewData, MultiViewData]:
         """Fill in missing views and empty cells, and say how sure that is.
 
         A filled cell is the mean of its Gaussian given all that the sample has, whatever its class,
-        with what was learnt from base classes; `fit_base`, `fit_unlabelled` or `fit` comes first.
+        with what was learnt from base classes; `fit_base` or `fit` comes first.
         Where rows were scaled to unit length, the length of a view that is missing is taken to be
         the usual one.
 
@@ -449,28 +405,27 @@ class Marginal(Method):
             >>> filled.missing_rate, bool(deviations.views[data.view_names[-1]].min() > 0)
             (0.0, True)
         """
-        prepared = self.prepared_ if hasattr(self, "prepared_") else self._learnt()
-        state = cast(MarginalState, prepared.to("cpu").state)
-        data = as_data(X, like=prepared.reference).like(prepared.reference, "samples")
-        return impute(data, prepared.scaling, state.projection, state.model)
+        fitted = self.fitted_ if hasattr(self, "fitted_") else self._learnt()
+        state = cast(MarginalState, fitted.to("cpu").state)
+        data = as_data(X, like=fitted.reference).like(fitted.reference, "samples")
+        return impute(data, fitted.scaling, state.projection, state.model)
 
-    def _learnt(self) -> Prepared:
+    def _learnt(self) -> FittedBase:
         """What there is before `fit`."""
         if self.base is None:
-            raise NotFittedError("nothing has been learnt; call fit_base, fit_unlabelled or fit")
+            raise NotFittedError("nothing has been learnt; call fit_base or fit first")
         if isinstance(self.base, FittedBase):
-            return self.base.fitted_for(self).prepared
+            return self.base.fitted_for(self)
         base = as_data(self.base)
-        learn = self.prepare_rows if base.labels is None else self.prepare_base
-        return learn(base, usual_task(base))
+        self._draw_seed(fresh=True)
+        return learn_base(self, base, usual_task(base), self.seed_, unlabelled=base.labels is None)
 
-    def typicality(self, batch: EpisodeBatch, state: State) -> Tensor:
+    def typicality(self, batch: EpisodeBatch, state: MarginalState) -> Tensor:  # type: ignore[override]
         """Log-likelihood ratio of every class against one that was never seen.
 
         A class without supports has its mean anywhere around the common one, so its predictive
         score is that of a sample of an unknown class.
         """
-        state = cast(MarginalState, state)
         members = batch.one_hot()
         members = torch.cat([members, torch.zeros_like(members[..., :1])], dim=-1)
         rest = state.remainder if self.structure == "full" else None
@@ -478,7 +433,7 @@ class Marginal(Method):
         def look(part: EpisodeBatch, left: Mapping[int, LeftOver]) -> list[Tensor]:
             return [] if rest is None else [rest.predictive(left, part.one_hot())]
 
-        kept = _kept_of_fold(state, self.rank)[0]
+        kept = _kept(_calibrating, state, self.rank)
         views = rest.views if rest else ()
         evidence, seen = evidence_of(batch, state, self._rule, kept, views, look, whole=False)
         scores = predictive_scores(evidence, members)

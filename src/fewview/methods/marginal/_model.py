@@ -39,9 +39,9 @@ from fewview.methods.marginal._inverse import (
     unpacked,
 )
 from fewview.methods.marginal._outside import Outside
-from fewview.numerics._batch import map_tensors
 from fewview.numerics._cores import on_all_cores, share_of
-from fewview.numerics._tensor_draws import streams, uniform
+from fewview.numerics.iterate import map_tensors
+from fewview.numerics.tensor_random import streams, uniform
 
 # Elements of the largest tensor made at once while queries are scored: what stays in the caches of
 # a CPU. A GPU has none to mind; few large pieces keep it busy.

@@ -21,13 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.episodes._pretended import divide, thinned_rows
-from fewview.episodes._sampler import Episodes, EpisodeSampler
-from fewview.episodes._task import TaskSpec
-from fewview.ground._draws import stream_key, uniform
+from fewview.episodes.batch import EpisodeBatch, ViewTensors
+from fewview.episodes.divide import divide, thinned_rows
+from fewview.episodes.episodes import PER_TASK, Episodes
+from fewview.episodes.sampler import EpisodeSampler
+from fewview.episodes.task import TaskSpec
 from fewview.methods.marginal._inverse import orthonormal
 from fewview.methods.marginal._projection import Projection, fit_projection
-from fewview.numerics._batch import EpisodeBatch, ViewTensors, map_tensors
+from fewview.numerics.iterate import map_tensors
+from fewview.numerics.random_keys import stream_key, uniform
 from fewview.samples._data import MultiViewData
 
 # Most directions of a view; later ones never told classes apart.
@@ -236,7 +238,7 @@ def rows_of(batch: EpisodeBatch, view: int) -> Tensor:
 def leave_over(batch: EpisodeBatch, view: int, projection: Projection) -> LeftOver:
     """What is left over of the rows of tasks, supports first."""
     seen = torch.cat([batch.support_mask[..., view], batch.query_mask[..., view]], dim=1)
-    return left_over(rows_of(batch, view), seen, view, projection, batch.empty_cells)
+    return left_over(rows_of(batch, view), seen, view, projection, batch.has_nan)
 
 
 @lru_cache(maxsize=64)
@@ -329,7 +331,7 @@ class Fold:
         projection = map_tensors(self.projection, lambda tensor: tensor.to(self.device))
         rows = ViewTensors.of(self.unknown, self.device)
         return tuple(
-            left_over(values.double(), rows.mask[:, view], view, projection, rows.empty_cells)
+            left_over(values.double(), rows.mask[:, view], view, projection, rows.has_nan)
             for view, values in enumerate(rows.views)
         )
 
@@ -420,7 +422,7 @@ def look_at(fold: Fold, way: int, count: int, seed: int) -> list[Look]:
     for kind in KINDS:
         task = TaskSpec(way=way, shot=1, queries=count - 1, query_counts=kind)
         kinds.append(EpisodeSampler(fold.unknown, task, seed=seed).draw(0, TASKS))
-    tasks = Episodes.join(kinds)
+    tasks = _joined(kinds)
     rows, labels, seen = (
         torch.from_numpy(
             np.concatenate([getattr(tasks, name + end) for name in ("support", "query")], axis=1)
@@ -474,3 +476,10 @@ def variance_of(look: Look, kinds: int) -> Tensor:
     times = times / times.sum(1, keepdim=True).clamp(min=1)
     middle = ((times @ left.products) * times).sum(1) + (times @ left.inside).square().sum(1)
     return (times @ left.whole - middle).clamp(min=TINY)
+
+
+def _joined(parts: Sequence[Episodes]) -> Episodes:
+    """Tasks of one shape and of the same classes, one after another."""
+    found = {name: np.concatenate([getattr(part, name) for part in parts]) for name in PER_TASK}
+    changes: dict[str, Any] = found
+    return replace(parts[0], **changes)

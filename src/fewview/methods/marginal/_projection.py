@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from fewview.numerics._cores import on_all_cores
-from fewview.numerics._principal import principal_axes
-from fewview.numerics._products import one_thread_of_numpy
+from fewview.numerics.principal import principal_axes
 from fewview.samples._data import MultiViewData
 
 
@@ -66,7 +66,8 @@ def fit_projection(data: MultiViewData, components: int, device: Any = "cpu") ->
         return _fit_view(rows.double(), components)
 
     on_cpu = torch.device(device).type == "cpu"
-    with one_thread_of_numpy() if on_cpu else nullcontext():
+    blas = ThreadpoolController().select(user_api="blas")
+    with blas.limit(limits=1) if on_cpu else nullcontext():
         found = on_all_cores(fit, range(data.n_views), torch.device(device))
     return Projection(*(tuple(parts) for parts in zip(*found, strict=True)))
 

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewview.engine._explaining import Explanation
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.estimator.explanation import Explanation
 from fewview.methods.marginal._model import Gaussians, unique_patterns, view_sums
 from fewview.methods.marginal._rounds import MarginalState, Rule, score_alone
-from fewview.numerics._batch import EpisodeBatch
 
 
 def explain_queries(batch: EpisodeBatch, state: MarginalState, rule: Rule) -> Explanation:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewview.episodes._pretended import thinned_rows
+from fewview.episodes.divide import thinned_rows
 from fewview.methods.marginal._outside import LEAST_REST, TINY, Fold, LeftOver
 
 # Rows of classes that play new ones, of which all pairs are looked at.

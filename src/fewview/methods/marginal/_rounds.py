@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from fewview.engine._state import State
+from fewview.episodes.batch import EpisodeBatch
+from fewview.methods.base import CACHED_ROWS, State
 from fewview.methods.marginal._covariances import Moments
 from fewview.methods.marginal._empty_cells import Space, fill_cells, has_empty_cells, see_cells
 from fewview.methods.marginal._model import (
@@ -44,10 +45,10 @@ from fewview.methods.marginal._projection import Projection
 from fewview.methods.marginal._remainder import Remainder
 from fewview.methods.marginal._settings import Settings
 from fewview.numerics._again import play
-from fewview.numerics._batch import EpisodeBatch, map_tensors, pieces
 from fewview.numerics._cores import on_all_cores, share_of
-from fewview.numerics._sinkhorn import balanced_softmax
-from fewview.numerics._softmax import log_softmax, softmax
+from fewview.numerics.iterate import map_tensors
+from fewview.numerics.sinkhorn import balanced_softmax
+from fewview.numerics.softmax import log_softmax, softmax
 
 # Share of the rounds over which the temperature rises to its full value.
 RISE = 0.3
@@ -580,7 +581,7 @@ def assign(
     if balance is None:
         return log_r, following
     if not looks:
-        held = balanced_softmax(logits, balance, start=potentials, looks=False, max_sweeps=STEPS)
+        held = balanced_softmax(logits, balance, start=potentials, max_sweeps=STEPS)
         return (
             torch.where(free[:, None, None], log_r, held[0]),
             torch.where(free[:, None], following, held[1]),
@@ -597,3 +598,16 @@ def log_dirichlet(masses: Tensor) -> Tensor:
     way = masses.shape[1]
     total = torch.lgamma(masses.sum(1) + way)
     return torch.lgamma(masses + 1).sum(1) - total + math.lgamma(way)
+
+
+def pieces(batch: EpisodeBatch) -> list[EpisodeBatch]:
+    """The tasks of a batch; on a CPU so many at a time that their rows stay in its caches.
+
+    For what reads rows several times and has little else to do.
+    """
+    count, rows = len(batch.seeds), sum(view.nbytes for view in (*batch.support, *batch.query))
+    size = max(1, count * CACHED_ROWS // max(rows, 1))
+    if batch.device.type != "cpu" or size >= count:
+        return [batch]
+    size = -(-count // -(-count // size))  # as many in each, for cores that work side by side
+    return [batch.tasks(slice(start, start + size)) for start in range(0, count, size)]

@@ -1,8 +1,8 @@
-"""UGDA, the paper's method (Section 4 and Algorithm 1), one file per stage.
+"""UGDA, the paper's method (Section 4 and Algorithm 1), one file for each stage.
 
-statistics -> distribution -> anchors -> aggregation or evaluator -> rectification -> method
+statistics -> distribution -> anchors -> aggregation or adam -> rectification -> method
 """
 
-from fewview.methods.ugda._ugda import UGDA, UGDATrace
+from fewview.methods.ugda.method import UGDA
 
-__all__ = ["UGDA", "UGDATrace"]
+__all__ = ["UGDA"]

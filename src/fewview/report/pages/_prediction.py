@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from fewview.engine.reasons._cards import card, percent, probabilities
 from fewview.ground._markup import histogram, share_bar
 from fewview.ground._whole_files import replacing
+from fewview.report._cards import card, percent, probabilities
 from fewview.report._elements import plural
 from fewview.report.pages._shell import make_page, piece
 
 if TYPE_CHECKING:
-    from fewview.engine._explaining import Explanation
-    from fewview.engine._method import Method
+    from fewview.methods.estimator.explanation import Explanation
+    from fewview.methods.estimator.method import Method
     from fewview.samples._data import MultiViewData
 
 # Samples that a page shows; about 3 kB each.
@@ -89,7 +89,7 @@ class Shown:
 def reasons_for_page(method: Method, samples: MultiViewData, alone: bool = False) -> Explanation:
     """Reasons, with the pull of the other queries apart where that does not take long."""
     quick = len(samples) * (samples.n_views + 1) <= MOST_TASKS and not method.tags.trained
-    return method.explain(samples.with_labels(None), alone=alone or quick)
+    return method.explain(samples.with_labels(None), inductive=alone or quick)
 
 
 def shown_predictions(
@@ -98,12 +98,12 @@ def shown_predictions(
     found: Explanation,
     labels: Sequence[Any] | None = None,
 ) -> Shown:
-    """Put together what a page shows; `rows` are those of `Method.predictions`."""
+    """Put together what a page shows; `rows` are those of `predict_table`."""
     names = [str(label) for label in found.classes]
     p = probabilities(found.scores)
     best = found.decided
     n = np.arange(len(found))
-    alone = probabilities(found.alone) if found.alone.size else None
+    alone = probabilities(found.inductive) if found.inductive.size else None
     known = [None if true is None else str(true) for true in labels or [None] * len(found)]
     answers = [str(row["label"]) for row in rows]
     right = [None if true is None else true == answer
@@ -135,7 +135,7 @@ def shown_predictions(
         samples, len(found), _by_class(names, answers, best, sure, alone, right),
         _by_view(found), Markup(histogram(counts, spoken)), found.view_names,
         list(dict.fromkeys([*names, *answers])), together,
-        method.looks_together and not together, alone is not None,
+        method.looks_at_queries == "yes" and not together, alone is not None,
         any(true is not None for true in known),
         _words(found, answers, alone, right, len(samples), spoken),
     )  # fmt: skip
@@ -177,8 +177,8 @@ def _by_view(found: Explanation) -> list[list[Markup | str]]:
         there = found.mask[:, v]
         other = found.decided_without[:, v]
         basis = found.decided
-        if found.alone.size and found.together.size:
-            basis = found.alone.argmax(axis=1)
+        if found.inductive.size and found.together.size:
+            basis = found.inductive.argmax(axis=1)
         turned = int((there & (other >= 0) & (other != basis)).sum())
         only = int((there & (other < 0)).sum())
         share = 1 - float(there.mean()) if len(there) else 0.0

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from fewview.ground._errors import FewviewError
+from fewview.errors import FewviewError
 from fewview.report.pages._session import SETS, Session, choices
 from fewview.report.pages._shell import make_page
 

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fewview.engine._registry import get_entry, names
-from fewview.engine.reasons._cards import card
+from fewview.errors import FewviewError, FewviewWarning
 from fewview.evaluate._divided import (
     FEW,
     USUAL,
@@ -33,17 +32,20 @@ from fewview.evaluate._divided import (
     expectation,
     fit_divided,
 )
+from fewview.evaluate._predictions import predict_table
 from fewview.evaluate._progress import Progress
 from fewview.files._tables import csv_header
-from fewview.ground._errors import FewviewError, FewviewWarning
 from fewview.ground._markup import markup_table, share_bar, view_marks
+from fewview.ground._rows import by_row
+from fewview.methods.registry import get_entry, names
+from fewview.report._cards import card
 from fewview.report.pages._excerpt import excerpt
 from fewview.report.pages._prediction import reasons_for_page, shown_predictions
 from fewview.samples._data import MultiViewData
 
 if TYPE_CHECKING:
-    from fewview.engine._explaining import Explanation
-    from fewview.engine._method import Method
+    from fewview.methods.estimator.explanation import Explanation
+    from fewview.methods.estimator.method import Method
     from fewview.results._cells import Cell, Result
 
 # What a file may be a part of; the keys are also names of folders.
@@ -362,8 +364,8 @@ class Session:
         job.text = f"{method} from {len(parts.support)} labelled samples of {parts.way} new classes"
         clf = fit_divided(parts, method)
         job.stage += 1
-        query = parts.query.like(clf.prepared_.reference, "queries")
-        rows = clf.predictions(query)
+        query = parts.query.like(clf.fitted_.reference, "queries")
+        rows = by_row(predict_table(clf, query))
         job.stage += 1
         found = reasons_for_page(clf, query)
         sure = float(np.mean([max(row[f"p_{c}"] for c in clf.classes_.tolist()) for row in rows]))
@@ -433,10 +435,15 @@ class Session:
         with self._lock:
             changed = known.query.with_mask(mask)
             (answers, found), notes = _noting(
-                lambda: (known.method.predictions(changed), reasons_for_page(known.method, changed))
+                lambda: (
+                    by_row(predict_table(known.method, changed)),
+                    reasons_for_page(known.method, changed),
+                )
             )
             if everywhere:
-                before, _ = _noting(lambda: known.method.predictions(known.query.with_mask(usual)))
+                before, _ = _noting(
+                    lambda: by_row(predict_table(known.method, known.query.with_mask(usual)))
+                )
         moved = [k for k, (new, old) in enumerate(zip(answers, before, strict=True))
                  if new["label"] != old["label"]]  # fmt: skip
         out: dict[str, Any] = {"notes": notes, "changed": len(moved), "total": len(answers)}

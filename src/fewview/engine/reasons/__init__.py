@@ -1,1 +1,0 @@
-"""How do reasons look? An explanation as HTML, for notebooks and for pages."""
