@@ -7,12 +7,54 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fewview._version import __version__ as __version__
 from fewview.ground._waiting import wait_asleep
 
 wait_asleep(os.environ)
+
+if TYPE_CHECKING:
+    from fewview.datasets._loading import load as load
+    from fewview.episodes.batch import EpisodeBatch as EpisodeBatch
+    from fewview.episodes.episodes import Episodes as Episodes
+    from fewview.episodes.sampler import EpisodeSampler as EpisodeSampler
+    from fewview.episodes.task import TaskSpec as TaskSpec
+    from fewview.errors import FewviewError as FewviewError
+    from fewview.errors import FewviewWarning as FewviewWarning
+    from fewview.methods.base import State as State
+    from fewview.methods.base import Tags as Tags
+    from fewview.methods.bavardage import Bavardage as Bavardage
+    from fewview.methods.bd_cspn import BDCSPN as BDCSPN
+    from fewview.methods.class_impute import ClassImpute as ClassImpute
+    from fewview.methods.combined import Combined as Combined
+    from fewview.methods.concat import Concat as Concat
+    from fewview.methods.estimator.explanation import Explanation as Explanation
+    from fewview.methods.estimator.fitted_base import FittedBase as FittedBase
+    from fewview.methods.estimator.laws import check_method as check_method
+    from fewview.methods.estimator.method import Method as Method
+    from fewview.methods.estimator.method import load_model as load_model
+    from fewview.methods.estimator.streaming import BaseStream as BaseStream
+    from fewview.methods.marginal import Marginal as Marginal
+    from fewview.methods.match import Match as Match
+    from fewview.methods.networks.completer import COMPLETER as COMPLETER
+    from fewview.methods.networks.cpm import CPM as CPM
+    from fewview.methods.networks.cpm import CPMGAN as CPMGAN
+    from fewview.methods.networks.icmsc import ICMSC as ICMSC
+    from fewview.methods.paddle import Paddle as Paddle
+    from fewview.methods.params import param as param
+    from fewview.methods.partial_nn import PartialNN as PartialNN
+    from fewview.methods.proto import Proto as Proto
+    from fewview.methods.ptmap import PTMAP as PTMAP
+    from fewview.methods.registry import create as create
+    from fewview.methods.registry import register as register
+    from fewview.methods.rfs import RFS as RFS
+    from fewview.methods.tim import TIM as TIM
+    from fewview.methods.tim import AlphaTIM as AlphaTIM
+    from fewview.methods.ugda import UGDA as UGDA
+    from fewview.methods.unem import UNEM as UNEM
+    from fewview.samples._data import MultiViewData as MultiViewData
+    from fewview.samples._masks import MissingRule as MissingRule
 
 # Name -> the module that has it.
 _HOMES = {
