@@ -49,6 +49,11 @@ def test_a_folder_imports_only_from_folders_to_its_left(folder: str) -> None:
         assert used <= {*ORDER[: ORDER.index(folder) + 1]}, path
 
 
+def test_numerics_and_errors_import_nothing_else_of_the_package() -> None:
+    for path in (*(SOURCE / "numerics").glob("*.py"), SOURCE / "errors.py"):
+        assert all(name.startswith("fewview.numerics.") for name in imported(path)), path
+
+
 def test_no_module_imports_itself_by_a_detour() -> None:
     graph = {
         module: {name for name in MODULES if any(f"{i}.".startswith(f"{name}.") for i in found)}
