@@ -238,8 +238,10 @@ def pack_objects(methods: Iterable[str]) -> bytes:
     import cloudpickle  # type: ignore[import-untyped]
 
     own = [get_entry(name_and_settings(text)[0]) for text in methods]
-    own = [entry for entry in own if not entry.factory.__module__.startswith("fewview.")]
-    for module in {sys.modules[entry.factory.__module__] for entry in own}:
+    outside = [entry for entry in own if not entry.factory.__module__.startswith("fewview.")]
+    # An import string may name an object of a class of this package: the module is not there.
+    own = [entry for entry in own if entry.own or entry in outside]
+    for module in {sys.modules[entry.factory.__module__] for entry in outside}:
         cloudpickle.register_pickle_by_value(module)
     try:
         found: bytes = cloudpickle.dumps(own + [e for e in _objects.values() if e not in own])
