@@ -40,16 +40,6 @@ BASE, NOVEL = SAMPLES[SAMPLES.codes < 6], SAMPLES[SAMPLES.codes >= 6]
 Task = tuple[MultiViewData, MultiViewData]
 
 
-@pytest.fixture
-def task() -> Task:
-    """Three supports of each of four classes, and their other samples; some lack a view."""
-    mask = np.ones(NOVEL.mask.shape, dtype=bool)
-    mask[1::4, 0] = mask[2::4, 1] = False
-    data = NOVEL.with_mask(mask)
-    rows = np.concatenate([np.flatnonzero(data.codes == code)[:3] for code in range(4)])
-    return data[rows], data[np.setdiff1d(np.arange(len(data)), rows)]
-
-
 # ---------------------------------------------------------------------------- scikit-learn's checks
 
 # What the estimator does is written once, so that these stand for all; cheaper than usual.

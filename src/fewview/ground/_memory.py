@@ -1,4 +1,4 @@
-"""Memories with a limit, what was used longest ago out first: cachetools' `LRUCache` and `cached`.
+"""Memories with a limit, what was used longest ago out first: cachetools' `LRUCache`.
 
 A machine that only computes may have numpy, scipy, scikit-learn and torch alone; there a few lines
 stand in for the part of cachetools that is used.
@@ -7,9 +7,7 @@ stand in for the part of cachetools that is used.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
-from functools import update_wrapper
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 
@@ -32,33 +30,12 @@ class PlainLRUCache(OrderedDict[Any, Any]):
             del self[next(iter(self))]
 
 
-def plain_cached(
-    cache: Any, key: Callable[..., Hashable], lock: AbstractContextManager[Any]
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Stands in for `cachetools.cached`."""
-
-    def remember(function: Callable[..., Any]) -> Callable[..., Any]:
-        def answer(*given: Any, **named: Any) -> Any:
-            question = key(*given, **named)
-            with lock:
-                if question in cache:
-                    return cache[question]
-            found = function(*given, **named)
-            with lock:
-                return cache.setdefault(question, found)
-
-        answer.cache = cache  # type: ignore[attr-defined]
-        return update_wrapper(answer, function)
-
-    return remember
-
-
 if TYPE_CHECKING:
-    from cachetools import LRUCache, cached
+    from cachetools import LRUCache
 else:
     try:
-        from cachetools import LRUCache, cached
+        from cachetools import LRUCache
     except ImportError:
-        LRUCache, cached = PlainLRUCache, plain_cached
+        LRUCache = PlainLRUCache
 
-__all__ = ["LRUCache", "cached"]
+__all__ = ["LRUCache"]

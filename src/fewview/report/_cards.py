@@ -1,7 +1,7 @@
 """Reasons as HTML: one card per query with its views, probabilities, evidence and what-ifs.
 
-The evidence of a query's own views stands apart from the pull of the other queries. A notebook
-shows a list of cards; pages put the same cards where they want them.
+The evidence of a query's own views stands apart from the pull of the other queries. Pages put cards
+where they want them.
 """
 
 from __future__ import annotations
@@ -12,36 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fewview.ground._markup import framed, markup_table, share_bar, signed_bar, view_marks
+from fewview.ground._markup import markup_table, share_bar, signed_bar, view_marks
 
 if TYPE_CHECKING:
     from fewview.methods.estimator.explanation import Explanation, FloatArray
 
-MOST_CARDS = 30
 # Classes whose probabilities a card shows; the rest is summed up.
 MOST_CLASSES = 6
-
-
-def notebook(found: Explanation) -> str:
-    """An explanation for a notebook: the first queries, each opened by a press."""
-    shown = min(len(found), MOST_CARDS)
-    rest = f"; the first {shown} are shown" if shown < len(found) else ""
-    sure = probabilities(found.scores)
-    names = list(map(str, found.classes))
-    views = ", ".join(found.view_names)
-    parts = [
-        f"<p><strong>Explanation</strong>: {len(found)} queries, {len(names)} classes, views "
-        f"{escape(views)}{rest}. Open a query for its reasons.</p>"
-    ]
-    for row in range(shown):
-        best = int(found.decided[row])
-        parts.append(
-            f"<details><summary>{escape(str(found.ids[row]))}: "
-            f"<strong>{escape(names[best])}</strong> {percent(sure[row, best])} "
-            f"{view_marks(found.view_names, found.mask[row].tolist())}</summary>"
-            f"{card(found, row)}</details>"
-        )
-    return framed("".join(parts))
 
 
 def card(found: Explanation, row: int) -> str:

@@ -171,8 +171,9 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             return calibration.proba_of_all(self, query, inductive)
         method = self if inductive else self._with_queries(query)
         batch, rows, columns = method._task(query)
-        scores = method._inductive(batch) if inductive else None
-        if scores is None:
+        if inductive:
+            scores = method._inductive(batch)
+        else:
             scores = method.score_batch(batch, method.fitted_)[0]
         scores = method._even_where_unrelated(batch, scores).cpu()[rows][:, columns]
         return np.asarray(torch.softmax(scores.double(), dim=-1).numpy())
@@ -191,17 +192,13 @@ class Method(ClassifierMixin, Fitting):  # type: ignore[misc]
             reject_label: what rejected queries are called; `"unknown"`, or -1 where labels are
                 numbers, when None.
         """
-        labels = self.classes_[self.predict_proba(X).argmax(-1)] if self._ready() else None
-        if reject is None or labels is None:
-            return np.asarray(labels)
+        best = self.predict_proba(X).argmax(-1)
+        labels: NDArray[Any] = self.classes_[best]
+        if reject is None:
+            return labels
         calibration.check_share("reject", reject)
         label = calibration.rejection_label(self.classes_, reject_label)
         return calibration.with_label(labels, self.p_values(X) < reject, label)
-
-    def _ready(self) -> bool:
-        if not hasattr(self, "fitted_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
-        return True
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
         """Sets of classes that hold the true one with a stated probability, bool [n, classes].
